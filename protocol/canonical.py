@@ -1,0 +1,81 @@
+"""One byte string for one value: canonical JSON, and the hashes that are taken over it.
+
+In: JSON-like values (dict, list, str, int, float, bool, None). Out: UTF-8 bytes in the sense of
+RFC 8785 (sorted keys, no white space, shortest round-trip numbers). Everything that is hashed or
+logged goes through `canonical_json`, so two parties can't disagree on bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+
+import sha3
+
+from protocol.errors import ProofpoolError
+
+JsonValue = dict[str, "JsonValue"] | list["JsonValue"] | str | int | float | bool | None
+
+MAX_SAFE_INTEGER = 2**53 - 1
+
+
+def keccak256(data: bytes) -> bytes:
+    """Ethereum's Keccak-256: 32 bytes."""
+    digest: bytes = sha3.keccak_256(data).digest()
+    return digest
+
+
+def sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def hex0x(data: bytes) -> str:
+    """Lower-case hexadecimal with a 0x in front: how every digest and address is written."""
+    return "0x" + data.hex()
+
+
+def from_hex0x(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix("0x"))
+
+
+def canonical_json(value: JsonValue) -> bytes:
+    """RFC 8785 bytes of a JSON value.
+
+    Raises ProofpoolError for NaN, infinities and integers past 2^53 - 1 (write those as strings).
+
+    >>> canonical_json({"b": 1.0, "a": [True, None, "é"]})
+    b'{"a":[true,null,"\\xc3\\xa9"],"b":1}'
+    """
+    return json.dumps(_normalised(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def canonical_hash(value: JsonValue) -> str:
+    """Keccak-256 of the canonical JSON, as 0x-hex."""
+    return hex0x(keccak256(canonical_json(value)))
+
+
+def _normalised(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        # RFC 8785 sorts by UTF-16 code units, not by code points.
+        return {key: _normalised(value[key]) for key in sorted(value, key=lambda k: k.encode("utf-16-be"))}
+    if isinstance(value, list | tuple):
+        return [_normalised(item) for item in value]
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    return _normalised_number(value)
+
+
+def _normalised_number(value: int | float) -> int | float:
+    if isinstance(value, int):
+        if abs(value) > MAX_SAFE_INTEGER:
+            raise ProofpoolError("an integer is too large for JSON", f"{value}", "write it as a decimal string")
+        return value
+    if not math.isfinite(value):
+        raise ProofpoolError("a number has no JSON form", f"{value}", "send finite numbers")
+    if value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
+        return int(value)
+    if not 1e-5 <= abs(value) < 1e16:
+        # Python and RFC 8785 write exponents differently out here, and no rule of ours needs such numbers.
+        raise ProofpoolError("a number is outside the canonical range", f"{value}", "use a value within 1e-5 to 1e16")
+    return value

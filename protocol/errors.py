@@ -1,0 +1,126 @@
+"""Every error that proofpool raises, and the exit code that each one ends a command with.
+
+    ProofpoolError                    1   something went wrong that nothing below names
+    ├── UsageError                    2   the call itself is wrong
+    │   └── ConfigError                   a configuration file, variable or flag is wrong
+    ├── VerificationFailed            3   evidence doesn't hold; the answer is "no"
+    │   ├── MalformedProof                bytes that are no canonical TOPLOC proof
+    │   ├── MalformedFile                 bytes that are no valid rollout file
+    │   ├── SignatureInvalid              no signature, or not by the address that it names
+    │   └── ShardCorrupt                  a shard or manifest that doesn't match its hash
+    ├── KeyFailure                    4   a keystore that can't be opened or used
+    ├── Unreachable                   5   another process didn't answer
+    │   ├── ChainError                    the chain answered with an error
+    │   │   ├── WrongChain                another chain id or other code than was expected
+    │   │   └── TransactionReverted       a contract refused, with its decoded custom error
+    │   └── CoordinatorUnreachable        the coordinator didn't answer in time
+    ├── NotEligible                   6   not registered, too little stake, wrong version
+    └── Rejected                      7   refused by the protocol, with a RejectReason
+
+An error says what happened, why (with the values) and what to do; the command line prints
+these three lines and no traceback unless `--debug` is given.
+"""
+
+from __future__ import annotations
+
+from protocol.reasons import RejectReason
+
+
+class ProofpoolError(Exception):
+    """The root: `what` went wrong, `why` with values, and what `todo` about it."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, why: str = "", todo: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.todo = todo
+
+    def __str__(self) -> str:
+        return " | ".join(part for part in (self.what, self.why, self.todo) if part)
+
+
+class UsageError(ProofpoolError):
+    """The command was called in a way that can't work."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A configuration value is missing, unknown or contradicts another."""
+
+
+class VerificationFailed(ProofpoolError):
+    """Evidence was checked and doesn't hold."""
+
+    exit_code = 3
+
+
+class MalformedProof(VerificationFailed):
+    """Proof bytes that break the canonical encoding (length, modulus or coefficient range)."""
+
+
+class MalformedFile(VerificationFailed):
+    """A rollout file that breaks the schema, a bound, or can't be parsed at all."""
+
+
+class SignatureInvalid(VerificationFailed):
+    """A signature that is malformed, expired, for another domain, or by somebody else."""
+
+
+class ShardCorrupt(VerificationFailed):
+    """A manifest or shard whose bytes don't match the hash that was promised."""
+
+
+class KeyFailure(ProofpoolError):
+    """A keystore is missing, unreadable, or its password is wrong."""
+
+    exit_code = 4
+
+
+class Unreachable(ProofpoolError):
+    """Another process didn't answer within its deadline."""
+
+    exit_code = 5
+
+
+class ChainError(Unreachable):
+    """The chain's node answered with an error, or not at all."""
+
+
+class WrongChain(ChainError):
+    """The node serves another chain id, or other contract code, than the configuration names."""
+
+
+class TransactionReverted(ChainError):
+    """A contract refused the call; `name` and `arguments` are its decoded custom error."""
+
+    def __init__(self, what: str, name: str = "", arguments: tuple[object, ...] = (), todo: str = "") -> None:
+        super().__init__(what, f"{name}{arguments!r}" if name else "no revert data", todo)
+        self.name = name
+        self.arguments = arguments
+
+
+class CoordinatorUnreachable(Unreachable):
+    """The coordinator didn't answer within its deadline."""
+
+
+class NotEligible(ProofpoolError):
+    """The caller isn't registered, hasn't enough stake allotted, or runs another version."""
+
+    exit_code = 6
+
+
+class Rejected(ProofpoolError):
+    """The protocol refused something, for a reason with a measured value and a threshold."""
+
+    exit_code = 7
+
+    def __init__(self, reason: RejectReason, detail: str = "", *, value: str = "", threshold: str = "") -> None:
+        measured = f"{value} against {threshold}" if threshold else value
+        super().__init__(f"refused: {reason.value}", "; ".join(p for p in (detail, measured) if p), reason.hint)
+        self.reason = reason
+        self.detail = detail
+        self.value = value
+        self.threshold = threshold
