@@ -6,7 +6,7 @@ from 64 on a slash may follow. Codes are part of the protocol: they are never re
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import IntEnum, StrEnum
 
 
 class Outcome(IntEnum):
@@ -17,7 +17,7 @@ class Outcome(IntEnum):
     SLASH = 2
 
 
-class Cost(str, Enum):
+class Cost(StrEnum):
     """What a refusal costs the provider."""
 
     RETRY = "retry"
@@ -25,7 +25,7 @@ class Cost(str, Enum):
     SLASH = "slash"
 
 
-class RejectReason(str, Enum):
+class RejectReason(StrEnum):
     """A reason code; see `_TABLE` below for its number, cost and hint.
 
     Example: `RejectReason.TOPLOC_MISMATCH.code == 65`, `.cost is Cost.SLASH`.
@@ -85,7 +85,10 @@ _TABLE: dict[RejectReason, tuple[int, str]] = {
     RejectReason.NOT_REGISTERED: (3, "register the node on chain, then wait for the pool's confirmations"),
     RejectReason.UNDERSTAKED: (4, "allot at least the pool's minimum to this node"),
     RejectReason.LEASE_UNKNOWN: (5, "submit only for a task that this coordinator leased to this node"),
-    RejectReason.LEASE_LIMIT: (6, "finish or let expire what is leased; the limit doubles with each accepted submission"),
+    RejectReason.LEASE_LIMIT: (
+        6,
+        "finish or let expire what is leased; the limit doubles with each accepted submission",
+    ),
     RejectReason.FILE_MISMATCH: (7, "the bytes don't hash to the id that was signed: send the file again"),
     RejectReason.TOO_LARGE: (8, "the file is over the pool's limit: send what the task asked for and no more"),
     RejectReason.POOL_PAUSED: (9, "new leases are paused; work that is leased can still be handed in"),

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from protocol.canonical import canonical_hash
-from protocol.wire import PROTOCOL_VERSION, Hash32
+from protocol.wire import Hash32
 
 
 class _Frozen(BaseModel):
@@ -82,7 +82,7 @@ class Rules(_Frozen):
     """
 
     schema_version: Literal[1] = 1
-    protocol_version: Literal[1] = PROTOCOL_VERSION
+    protocol_version: Literal[1] = 1
     environment: EnvironmentRules
     sampling: SamplingRules = SamplingRules()
     toploc: ToplocRules = ToplocRules()

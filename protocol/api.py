@@ -1,0 +1,261 @@
+"""The shapes of the coordinator's HTTP API (`/v1`): what the server answers and the clients read.
+
+Requests that change something carry an `Authorization: Proofpool …` header (`protocol/http.py`);
+errors are RFC 9457 problem documents (`Problem`) whose `code` is a `RejectReason`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from protocol.wire import (
+    PROTOCOL_VERSION,
+    Address,
+    Evidence,
+    Hash32,
+    Receipt,
+    Signature,
+    Signed,
+    Submission,
+    Task,
+    UInt32,
+    UInt64,
+    Verdict,
+    Wei,
+    WeightsRelease,
+)
+
+
+class Standing(StrEnum):
+    """Where a task's work stands. Only leases expire; slow verifiers cost a provider nothing."""
+
+    LEASED = "leased"
+    EXPIRED = "expired"
+    ABANDONED = "abandoned"
+    REORGED = "reorged"
+    RECEIVED = "received"
+    CHALLENGED = "challenged"
+    DISPUTED = "disputed"
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+
+
+class Use(StrEnum):
+    """What becomes of an accepted group; accepted is paid, used or not."""
+
+    PENDING = "pending"
+    BATCHED = "batched"
+    CONSUMED = "consumed"
+    UNUSED = "unused"
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    schema_version: UInt32 = PROTOCOL_VERSION
+
+
+class Problem(_Shape):
+    """RFC 9457 problem document; `code` is a RejectReason or `internal`, `hint` says what to do."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str = ""
+    hint: str = ""
+    value: str = ""
+    threshold: str = ""
+
+
+class ContractAddresses(_Shape):
+    credits: Address
+    registry: Address
+    pools: Address
+    ledger: Address
+    court: Address
+
+
+class Freshness(_Shape):
+    """How far the answer can be trusted to be new."""
+
+    head_block: UInt64
+    indexed_block: UInt64
+    chain_time: UInt64
+    lag_seconds: float
+
+
+class PoolInfo(_Shape):
+    """Everything a role needs to join a pool, at one address."""
+
+    pool_id: UInt64
+    chain_id: UInt64
+    contracts: ContractAddresses
+    deployment_salt: Hash32
+    coordinator: Address
+    trainer: Address
+    rules_hash: Hash32
+    model_hash: Hash32
+    price_wei: Wei
+    verify_price_wei: Wei
+    min_allotment_wei: Wei
+    max_async: UInt32
+    accept_quorum: UInt32
+    slash_quorum: UInt32
+    confirmations: UInt32
+    policy_version: UInt64 | None
+    """Newest version whose beacon is sealed and whose manifest is known; None before version 0."""
+    epoch: UInt64
+    """Number of committed epochs; the open one has this number."""
+    shardcast_urls: tuple[str, ...]
+    paused: bool
+    freshness: Freshness
+
+
+class TaskRequest(_Shape):
+    """A node asks for work on the newest version that it holds completely."""
+
+    policy_version: UInt64
+
+
+class SubmissionEnvelope(_Shape):
+    """Sent with the file: header `Proofpool-Submission`, base64url of its JSON. `signature` is the node's."""
+
+    submission: Signed[Submission]
+    file_sha256: Hash32
+    num_bytes: UInt64
+
+
+class VerdictView(_Shape):
+    validator: Address
+    verdict: Signed[Verdict]
+    evidence: Evidence
+
+
+class SubmissionView(_Shape):
+    """A submission as it stands now."""
+
+    submission_id: Hash32
+    provider: Address
+    submission: Signed[Submission]
+    task: Signed[Task]
+    standing: Standing
+    reason: str | None
+    file_sha256: Hash32
+    num_bytes: UInt64
+    num_rollouts: UInt32
+    num_units: UInt64
+    received_time: UInt64
+    epoch: UInt64
+    log_index: UInt64
+    verdicts: tuple[VerdictView, ...] = ()
+
+
+class Assignment(_Shape):
+    """A drawn seat's work: draw number `draw` of `round` fell on `seat` (checkable with `protocol/draw.py`)."""
+
+    submission_id: Hash32
+    provider: Address
+    submission: Signed[Submission]
+    task: Signed[Task]
+    file_sha256: Hash32
+    epoch: UInt64
+    beacon_hash: Hash32
+    round: UInt32
+    draw: UInt32
+    seat: UInt32
+    verdict_epoch: UInt64
+    """Commitments made in this (open) epoch count; they can be revealed once it is anchored."""
+
+
+class VerdictReveal(_Shape):
+    """A committed verdict, opened: `salt` and `path` lead to the anchored root of (epoch, seat, part)."""
+
+    verdict: Signed[Verdict]
+    evidence: Evidence
+    salt: Hash32
+    commitment_epoch: UInt64
+    part: UInt32
+    path: tuple[Hash32, ...]
+
+
+class GroupRef(_Shape):
+    """One group of a batch."""
+
+    submission_id: Hash32
+    group: UInt32
+
+
+class BatchOffer(_Shape):
+    """A leased batch: the file holds exactly these groups, in this order; acknowledge before `deadline`."""
+
+    pool_id: UInt64
+    number: UInt64
+    step: UInt64
+    groups: tuple[GroupRef, ...]
+    groups_root: Hash32
+    signature: Signature
+    file_sha256: Hash32
+    num_rollouts: UInt32
+    num_tokens: UInt64
+    deadline: UInt64
+
+
+class WeightsView(_Shape):
+    """A policy version: the trainer's signed release, and the beacon that seeds its tasks once sealed."""
+
+    release: Signed[WeightsRelease]
+    beacon_block: UInt64
+    beacon_hash: Hash32 | None
+    published_time: UInt64
+
+
+class ProviderEarnings(_Shape):
+    account: Address
+    cumulative_wei: Wei
+
+
+class EarningsStatement(_Shape):
+    """Gross cumulative earnings up to `epoch`, one leaf an account (OpenZeppelin StandardMerkleTree)."""
+
+    pool_id: UInt64
+    epoch: UInt64
+    root: Hash32
+    total_wei: Wei
+    accounts: tuple[ProviderEarnings, ...]
+
+
+class LogEntry(_Shape):
+    """One leaf of the audit log. `event` is the canonical document itself."""
+
+    index: UInt64
+    subject: Hash32
+    event_hash: Hash32
+    leaf_hash: Hash32
+    event: dict[str, Any]
+
+
+class InclusionProof(_Shape):
+    """That `leaf_hash` at `index` is under `root`, anchored on chain by `epoch`."""
+
+    index: UInt64
+    leaf_hash: Hash32
+    size: UInt64
+    root: Hash32
+    epoch: UInt64
+    path: tuple[Hash32, ...]
+
+
+class EpochView(_Shape):
+    epoch: UInt64
+    size: UInt64
+    root: Hash32
+    transaction: Hash32 | None
+    block: UInt64 | None
+    beacon_hash: Hash32 | None
+
+
+class ReceiptView(_Shape):
+    receipt: Signed[Receipt]

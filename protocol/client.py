@@ -1,0 +1,154 @@
+"""What the roles say to a coordinator: one method an endpoint, typed both ways.
+
+In: a base URL, a signer (or none, for reading) and the signing domain. Out: `protocol/api.py` shapes.
+A problem document becomes `Rejected`; silence becomes `CoordinatorUnreachable`. Retrying is the
+caller's plan, not this module's: every call is idempotent.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel, TypeAdapter
+
+from protocol import api
+from protocol.errors import CoordinatorUnreachable, ProofpoolError, Rejected
+from protocol.reasons import RejectReason
+from protocol.rules import Rules
+from protocol.wire import EarningsAttestation, Receipt, Signed, Task, VerdictCommitment, WeightsRelease
+
+ENVELOPE_HEADER = "Proofpool-Submission"
+PARQUET = "application/vnd.apache.parquet"
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class CoordinatorClient:
+    """A connection to one coordinator. `auth` signs requests (`protocol.http.RequestSigner`)."""
+
+    def __init__(
+        self,
+        url: str,
+        auth: httpx.Auth | None = None,
+        *,
+        timeout_seconds: float = 30.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._http = httpx.Client(base_url=url, auth=auth, timeout=timeout_seconds, transport=transport)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def pool(self) -> api.PoolInfo:
+        return self._get(api.PoolInfo, "/v1/pool")
+
+    def rules(self, rules_hash: str) -> Rules:
+        """The rules document; its hash is recomputed, since the coordinator isn't trusted with it."""
+        rules = self._get(Rules, f"/v1/rules/{rules_hash}")
+        if rules.rules_hash != rules_hash:
+            raise ProofpoolError("the coordinator served other rules", f"{rules.rules_hash}, not {rules_hash}")
+        return rules
+
+    def lease(self, policy_version: int) -> Signed[Task]:
+        body = api.TaskRequest(policy_version=policy_version)
+        return Signed[Task].model_validate_json(self._send("POST", "/v1/tasks", body).content)
+
+    def submit(self, envelope: api.SubmissionEnvelope, submission_id: str, file: bytes) -> Signed[Receipt]:
+        header = base64.urlsafe_b64encode(envelope.model_dump_json().encode()).decode()
+        answer = self._request(
+            "PUT",
+            f"/v1/submissions/{submission_id}",
+            content=file,
+            headers={ENVELOPE_HEADER: header, "Content-Type": PARQUET},
+        )
+        return Signed[Receipt].model_validate_json(answer.content)
+
+    def submission(self, submission_id: str) -> api.SubmissionView:
+        return self._get(api.SubmissionView, f"/v1/submissions/{submission_id}")
+
+    def submission_file(self, submission_id: str) -> bytes:
+        return self._request("GET", f"/v1/submissions/{submission_id}/file").content
+
+    def assignments(self, validator: str) -> list[api.Assignment]:
+        return self._list(api.Assignment, "/v1/assignments", validator=validator)
+
+    def commit_verdicts(self, commitment: Signed[VerdictCommitment]) -> None:
+        self._send("POST", "/v1/commitments", commitment)
+
+    def reveal_verdict(self, reveal: api.VerdictReveal) -> None:
+        self._send("POST", "/v1/verdicts", reveal)
+
+    def lease_batch(self, step: int) -> api.BatchOffer | None:
+        """The batch for optimizer step `step`, or None while there aren't enough accepted groups."""
+        answer = self._request("POST", "/v1/batches", params={"step": step})
+        return (
+            None if answer.status_code == httpx.codes.NO_CONTENT else api.BatchOffer.model_validate_json(answer.content)
+        )
+
+    def batch_file(self, number: int) -> bytes:
+        return self._request("GET", f"/v1/batches/{number}/file").content
+
+    def acknowledge_batch(self, number: int) -> None:
+        """The step is durably taken: the groups are consumed."""
+        self._request("POST", f"/v1/batches/{number}/acknowledgement")
+
+    def announce_weights(self, release: Signed[WeightsRelease]) -> None:
+        self._send("POST", "/v1/weights", release)
+
+    def weights(self, policy_version: int) -> api.WeightsView:
+        return self._get(api.WeightsView, f"/v1/weights/{policy_version}")
+
+    def earnings(self, epoch: int) -> api.EarningsStatement:
+        return self._get(api.EarningsStatement, f"/v1/earnings/{epoch}")
+
+    def attest_earnings(self, attestation: Signed[EarningsAttestation]) -> None:
+        self._send("POST", "/v1/attestations", attestation)
+
+    def epochs(self, after: int = -1) -> list[api.EpochView]:
+        return self._list(api.EpochView, "/v1/epochs", after=after)
+
+    def inclusion(self, index: int) -> api.InclusionProof:
+        return self._get(api.InclusionProof, f"/v1/log/inclusion/{index}")
+
+    def entries(self, start: int, limit: int = 1000) -> list[api.LogEntry]:
+        return self._list(api.LogEntry, "/v1/log/entries", start=start, limit=limit)
+
+    def all_entries(self, start: int = 0) -> Iterator[api.LogEntry]:
+        while page := self.entries(start):
+            yield from page
+            start = page[-1].index + 1
+
+    def _get(self, shape: type[T], path: str, **params: Any) -> T:
+        return shape.model_validate_json(self._request("GET", path, params=params).content)
+
+    def _list(self, shape: type[T], path: str, **params: Any) -> list[T]:
+        return TypeAdapter(list[shape]).validate_json(self._request("GET", path, params=params).content)  # type: ignore[valid-type]
+
+    def _send(self, method: str, path: str, body: BaseModel) -> httpx.Response:
+        return self._request(
+            method, path, content=body.model_dump_json().encode(), headers={"Content-Type": "application/json"}
+        )
+
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, **options)
+        except httpx.TransportError as error:
+            raise CoordinatorUnreachable(
+                "the coordinator doesn't answer", f"{method} {self._http.base_url}{path}: {error!r}", "is it running?"
+            ) from error
+        if answer.is_success:
+            return answer
+        raise _problem(answer)
+
+
+def _problem(answer: httpx.Response) -> ProofpoolError:
+    """The error that a refusal stands for."""
+    try:
+        problem = api.Problem.model_validate_json(answer.content)
+        reason = RejectReason(problem.code)
+    except ValueError:
+        return CoordinatorUnreachable("the coordinator failed", f"HTTP {answer.status_code}: {answer.text[:200]}")
+    return Rejected(reason, problem.detail, value=problem.value, threshold=problem.threshold)
