@@ -1,0 +1,141 @@
+"""Tasks, submissions, verdicts and batches: the life of work, one table a noun."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, ForeignKey, Index, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from coordinator.db.base import AddressText, Base, Count, HashText, WeiAmount
+
+
+class RulesDocument(Base):
+    """A rules document that some task was leased under."""
+
+    __tablename__ = "rules_document"
+    rules_hash: Mapped[HashText] = mapped_column(primary_key=True)
+    document: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+class TaskRow(Base):
+    """A lease. `standing` follows the work to its end (`protocol/api.py:Standing`)."""
+
+    __tablename__ = "task"
+    __table_args__ = (UniqueConstraint("pool_id", "policy_version", "node", "counter"),)
+    task_id: Mapped[HashText] = mapped_column(primary_key=True)
+    pool_id: Mapped[Count]
+    policy_version: Mapped[Count]
+    node: Mapped[AddressText] = mapped_column(index=True)
+    counter: Mapped[Count]
+    signed_task: Mapped[dict[str, Any]] = mapped_column(JSON)
+    deadline: Mapped[Count]
+    max_units: Mapped[Count]
+    price_wei: Mapped[WeiAmount]
+    standing: Mapped[str] = mapped_column(index=True)
+    leased_time: Mapped[Count]
+
+
+class SubmissionRow(Base):
+    """A received file and what was decided about it."""
+
+    __tablename__ = "submission"
+    submission_id: Mapped[HashText] = mapped_column(primary_key=True)
+    task_id: Mapped[HashText] = mapped_column(ForeignKey("task.task_id"), unique=True)
+    provider: Mapped[AddressText] = mapped_column(index=True)
+    node: Mapped[AddressText] = mapped_column(index=True)
+    policy_version: Mapped[Count] = mapped_column(index=True)
+    content_hash: Mapped[HashText] = mapped_column(index=True)
+    signed_submission: Mapped[dict[str, Any]] = mapped_column(JSON)
+    signed_receipt: Mapped[dict[str, Any]] = mapped_column(JSON)
+    file_sha256: Mapped[HashText]
+    num_bytes: Mapped[Count]
+    num_rollouts: Mapped[Count]
+    num_units: Mapped[Count]
+    standing: Mapped[str] = mapped_column(index=True)
+    reason: Mapped[str | None]
+    received_time: Mapped[Count]
+    log_index: Mapped[Count] = mapped_column(index=True)
+    """Leaf of its `submission.received` event; the epoch that anchors it is its intake epoch."""
+
+
+class GroupRow(Base):
+    """One prompt's rollouts in a submission, and what becomes of them (`protocol/api.py:Use`)."""
+
+    __tablename__ = "group"
+    __table_args__ = (Index("ix_group_pending", "use", "policy_version"),)
+    submission_id: Mapped[HashText] = mapped_column(ForeignKey("submission.submission_id"), primary_key=True)
+    group: Mapped[Count] = mapped_column(primary_key=True)
+    policy_version: Mapped[Count]
+    has_variance: Mapped[bool]
+    """Its task rewards aren't all equal: only such groups count to a batch."""
+    mean_reward: Mapped[float]
+    num_tokens: Mapped[Count]
+    use: Mapped[str | None]
+    """None until the submission is accepted."""
+    unused_reason: Mapped[str | None]
+    batch: Mapped[Count | None] = mapped_column(index=True)
+
+
+class Draw(Base):
+    """A seat's turn at a submission: `draw` counts raw draws, so skipped ones leave gaps."""
+
+    __tablename__ = "draw"
+    submission_id: Mapped[HashText] = mapped_column(ForeignKey("submission.submission_id"), primary_key=True)
+    round: Mapped[Count] = mapped_column(primary_key=True)
+    draw: Mapped[Count] = mapped_column(primary_key=True)
+    seat: Mapped[Count] = mapped_column(index=True)
+    validator: Mapped[AddressText] = mapped_column(index=True)
+    opened_epoch: Mapped[Count]
+    """Epoch count when it was opened; without a reveal a few epochs later the next seat is drawn."""
+    state: Mapped[str]
+    """open, revealed or missed."""
+
+
+class CommitmentRow(Base):
+    """A seat's Merkle root over verdicts, to be anchored before they are revealed."""
+
+    __tablename__ = "commitment"
+    epoch: Mapped[Count] = mapped_column(primary_key=True)
+    seat: Mapped[Count] = mapped_column(primary_key=True)
+    part: Mapped[Count] = mapped_column(primary_key=True)
+    root: Mapped[HashText]
+    signed_commitment: Mapped[dict[str, Any]] = mapped_column(JSON)
+    log_index: Mapped[Count]
+
+
+class VerdictRow(Base):
+    """A revealed verdict with its evidence."""
+
+    __tablename__ = "verdict"
+    submission_id: Mapped[HashText] = mapped_column(ForeignKey("submission.submission_id"), primary_key=True)
+    round: Mapped[Count] = mapped_column(primary_key=True)
+    draw: Mapped[Count] = mapped_column(primary_key=True)
+    seat: Mapped[Count]
+    validator: Mapped[AddressText] = mapped_column(index=True)
+    outcome: Mapped[Count]
+    reason: Mapped[str | None]
+    signed_verdict: Mapped[dict[str, Any]] = mapped_column(JSON)
+    evidence: Mapped[dict[str, Any]] = mapped_column(JSON)
+    log_index: Mapped[Count]
+
+
+class BatchRow(Base):
+    """Groups leased to the trainer for one step, until acknowledged."""
+
+    __tablename__ = "batch"
+    number: Mapped[Count] = mapped_column(primary_key=True)
+    step: Mapped[Count] = mapped_column(unique=True)
+    offer: Mapped[dict[str, Any]] = mapped_column(JSON)
+    file_sha256: Mapped[HashText]
+    state: Mapped[str]
+    """leased or consumed; a batch belongs to its step and is handed out again until acknowledged."""
+    deadline: Mapped[Count]
+
+
+class Account(Base):
+    """Gross cumulative earnings of one address."""
+
+    __tablename__ = "account"
+    address: Mapped[AddressText] = mapped_column(primary_key=True)
+    cumulative_wei: Mapped[WeiAmount]
