@@ -1,0 +1,122 @@
+"""The `proofpool` command: a table of sub-commands, each loaded only when it is called.
+
+In: argv. Out: data on stdout, everything else on stderr, and an exit code (`protocol/errors.py`).
+`proofpool --help` loads none of torch, web3 or fastapi: help texts of the table stand here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command as build_command
+
+from protocol.errors import ProofpoolError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "testnet": ("testnet.commands:app", "Run all of proofpool on this machine."),
+    "worker": ("worker.commands:app", "Provide rollouts for credits."),
+    "verifier": ("verifier.commands:app", "Check submissions for credits."),
+    "trainer": ("trainer.commands:app", "Take optimizer steps and broadcast weights."),
+    "coordinator": ("coordinator.commands:app", "Lease tasks, take submissions, keep the log."),
+    "audit": ("verifier.audit.commands:app", "Check the history: submissions, money, the log."),
+    "trace": ("verifier.audit.trace:trace", "Print the whole row of one submission."),
+    "doctor": ("protocol.doctor:doctor", "Check this installation; each finding with its fix."),
+}
+
+EXIT_CODES = (
+    "Exit codes: 0 ok, 1 failure, 2 usage, 3 verification failed, 4 key, "
+    "5 network or chain, 6 not eligible, 7 rejected, 130 interrupted."
+)
+
+USAGE_ERROR: type[Any] = typer.BadParameter.__bases__[0]
+
+
+class LazyCommands(TyperGroup):
+    """A group whose sub-commands are imported when they are called, not when they are listed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """What the root's help prints of a sub-command."""
+        return _listed(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """What runs."""
+        if args[0] in COMMANDS:
+            return args[0], _loaded(args[0]), args[1:]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=LazyCommands, no_args_is_help=True, add_completion=True, epilog=EXIT_CODES, pretty_exceptions_enable=False
+)
+
+
+@app.callback()
+def proofpool(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Strangers' computers as one reinforcement-learning run that anyone can audit."""
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; its exit code."""
+    command = build_command(app)
+    try:
+        result = command.main(args=arguments, prog_name="proofpool", standalone_mode=False)
+    except ProofpoolError as error:
+        if "--debug" in arguments:
+            raise
+        _print_error(error)
+        return error.exit_code
+    except USAGE_ERROR as error:
+        error.show()
+        return 2
+    except (typer.Abort, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+        return 130
+    return result if isinstance(result, int) else 0
+
+
+def _print_error(error: ProofpoolError) -> None:
+    """What, why and what to do: a line each."""
+    print(f"error: {error.what}", file=sys.stderr)
+    if error.why:
+        print(f"  why: {error.why}", file=sys.stderr)
+    if error.todo:
+        print(f"  do:  {error.todo}", file=sys.stderr)
+
+
+def _listed(name: str) -> Any:
+    group = typer.Typer(help=COMMANDS[name][1], add_completion=False)
+    group.callback(invoke_without_command=True)(lambda: None)
+    command = build_command(group)
+    command.name = name
+    return command
+
+
+def _loaded(name: str) -> Any:
+    module_name, _, attribute = COMMANDS[name][0].partition(":")
+    found = getattr(importlib.import_module(module_name), attribute)
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer()
+        single.command()(found)
+        found = single
+    found._add_completion = False
+    command = build_command(found)
+    command.name = name
+    return command
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Configuration of a process: defaults < TOML < environment < flags; unknown keys are errors.
+
+In: a pydantic model class, a TOML file, `PROOFPOOL_<ROLE>_<FIELD>` variables, flags. Out: the frozen
+model, and `config.json` in the run folder. Secrets stay in keystores and never come in here.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from protocol.errors import ConfigError
+from protocol.files import write_atomically
+
+
+class RoleConfig(BaseModel):
+    """The base of every role's configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+C = TypeVar("C", bound=RoleConfig)
+
+
+def load_config(
+    shape: type[C],
+    role: str,
+    file: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+    flags: Mapping[str, Any] | None = None,
+) -> C:
+    """The configuration of `role`. Raises ConfigError that names the key, its value and where it came from."""
+    values: dict[str, Any] = {}
+    if file is not None:
+        values |= _from_toml(file)
+    values |= _from_environment(shape, role, environment)
+    values |= {key: value for key, value in (flags or {}).items() if value is not None}
+    try:
+        return shape.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(
+            f"the {role}'s configuration is wrong at `{key}`",
+            f"{first['msg']} (got {first['input']!r})",
+            f"mend {file or 'the flags'} or PROOFPOOL_{role.upper()}_{key.upper()}",
+        ) from error
+
+
+def write_resolved(config: RoleConfig, folder: Path) -> None:
+    """Put the configuration as it was resolved into the run folder."""
+    write_atomically(folder / "config.json", config.model_dump_json(indent=2).encode() + b"\n")
+
+
+def _from_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError as error:
+        raise ConfigError(
+            "there is no such configuration file", str(file), "give --config an existing TOML file"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError("a configuration file isn't TOML", f"{file}: {error}", "mend it at that line") from error
+
+
+def _from_environment(shape: type[RoleConfig], role: str, environment: Mapping[str, str]) -> dict[str, str]:
+    prefix = f"PROOFPOOL_{role.upper()}_"
+    found = {key.removeprefix(prefix).lower(): value for key, value in environment.items() if key.startswith(prefix)}
+    unknown = sorted(set(found) - set(shape.model_fields))
+    if unknown:
+        raise ConfigError(
+            "an environment variable names no setting",
+            prefix + unknown[0].upper(),
+            f"settings: {', '.join(shape.model_fields)}",
+        )
+    return found

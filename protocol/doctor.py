@@ -1,0 +1,117 @@
+"""`proofpool doctor`: is this installation able to do its job; each finding comes with its fix.
+
+In: this machine. Out: a line a check, `--json` for one document, exit code 1 where something must be fixed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ROOMS = ("contracts", "protocol", "coordinator", "worker", "verifier", "trainer", "testnet")
+EXTRAS = {
+    "torch": "worker, verifier, trainer",
+    "tokenizers": "worker, verifier, trainer",
+    "reasoning_gym": "worker, verifier, trainer",
+    "fastapi": "coordinator",
+    "sqlalchemy": "coordinator",
+    "eth_tester": "testnet (only where anvil isn't to be had)",
+}
+FREE_GIB = 2
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: ok, or a warning or error with its fix."""
+
+    check: str
+    status: str
+    detail: str
+    fix: str = ""
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Check this installation; each finding with its fix."""
+    found = list(findings())
+    if as_json:
+        print(json.dumps({"schema_version": 1, "findings": [asdict(finding) for finding in found]}))
+    else:
+        for finding in found:
+            print(f"{_MARKS[finding.status]} {finding.check}: {finding.detail}")
+            if finding.fix:
+                print(f"    fix: {finding.fix}")
+    if any(finding.status == "error" for finding in found):
+        raise typer.Exit(1)
+
+
+def findings() -> Iterator[Finding]:
+    """All checks, in the order in which they are printed."""
+    checks: tuple[Callable[[], Iterator[Finding]], ...] = (_python, _rooms, _extras, _disk, _threads)
+    for check in checks:
+        yield from check()
+
+
+_MARKS = {"ok": "✓", "warning": "!", "error": "✗"}
+
+
+def _python() -> Iterator[Finding]:
+    yield Finding("python", "ok", ".".join(map(str, sys.version_info[:3])))
+
+
+def _rooms() -> Iterator[Finding]:
+    """Other distributions own packages called worker, trainer or verifier: whose are these?"""
+    home = Path(__file__).resolve().parents[1]
+    for room in ROOMS:
+        spec = importlib.util.find_spec(room)
+        origin = Path(spec.origin).resolve() if spec and spec.origin else None
+        if origin is None:
+            yield Finding(f"package {room}", "error", "not found", "install proofpool in a fresh virtual environment")
+        elif home not in origin.parents:
+            yield Finding(
+                f"package {room}",
+                "error",
+                f"is {origin}, not under {home}",
+                "use a fresh virtual environment for proofpool",
+            )
+    yield Finding("proofpool", "ok", f"{_version('proofpool')} in {home}")
+
+
+def _extras() -> Iterator[Finding]:
+    for module, roles in EXTRAS.items():
+        if importlib.util.find_spec(module) is None:
+            extra = roles.split(" ")[0].rstrip(",")
+            yield Finding(module, "warning", f"missing; needed by {roles}", f"pip install 'proofpool[{extra}]'")
+        else:
+            yield Finding(module, "ok", _version(module.replace("_", "-")))
+
+
+def _disk() -> Iterator[Finding]:
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free / 2**30
+    status = "ok" if free >= FREE_GIB else "warning"
+    fix = "" if status == "ok" else "free some space, or set TMPDIR to another disk"
+    yield Finding("disk", status, f"{free:.1f} GiB free under {folder}", fix)
+
+
+def _threads() -> Iterator[Finding]:
+    yield Finding("cores", "ok", f"{len(os.sched_getaffinity(0))} usable")
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "not installed as a distribution"

@@ -1,0 +1,40 @@
+"""Logs and metrics, with the same event names as the ledger.
+
+In: a role's name. Out: JSON lines on stderr (or pretty ones on a terminal), and Prometheus metrics
+`proofpool_*`. Fields: ts, level, role, event, and what the event says. No secret is ever logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, TextIO
+
+import structlog
+
+
+def configure_logging(role: str, log_format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:
+    """Set up logging of this process. `log_format`: json, pretty, or auto (pretty on a terminal)."""
+    out = stream or sys.stderr
+    pretty = log_format == "pretty" or (log_format == "auto" and out.isatty())
+    renderer: Any = structlog.dev.ConsoleRenderer() if pretty else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(role=role)
+
+
+def get_logger() -> structlog.stdlib.BoundLogger:
+    """A logger: `log.info("submission.accepted", submission_id=…, num_units=…)`."""
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger()
+    return logger
