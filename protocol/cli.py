@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verifier": ("verifier.commands:app", "Check submissions for credits."),
     "trainer": ("trainer.commands:app", "Take optimizer steps and broadcast weights."),
     "coordinator": ("coordinator.commands:app", "Lease tasks, take submissions, keep the log."),
+    "shardcast": ("protocol.shardcast.commands:app", "Serve and fetch policy versions."),
     "audit": ("verifier.audit.commands:app", "Check the history: submissions, money, the log."),
     "trace": ("verifier.audit.trace:trace", "Print the whole row of one submission."),
     "doctor": ("protocol.doctor:doctor", "Check this installation; each finding with its fix."),

@@ -1,0 +1,56 @@
+# Everything one can do here. Each target sets up what it needs in .venv and is quick the second time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: setup testnet test test-slow test-contracts bench lint format docs contracts clean
+
+setup: $(VENV)/.installed  ## make .venv with the command .venv/bin/proofpool
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+contracts/node_modules/.installed: contracts/package.json contracts/package-lock.json
+	cd contracts && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	touch $@
+
+anvil:  ## the fast local chain, where Node.js is there; the embedded one serves otherwise
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory contracts/node_modules/.installed \
+	  || echo "npm could not install anvil: the embedded chain serves instead"; fi
+.PHONY: anvil
+
+testnet: setup anvil  ## the main job, end to end: make testnet ARGS='--steps 3'
+	$(BIN)/proofpool testnet up $(ARGS)
+
+test: setup anvil  ## everything that is quick and deterministic
+	$(PYTEST) -n 2 $(ARGS)
+
+test-slow: setup anvil  ## long scenarios and contract fuzzing
+	$(PYTEST) -m slow $(ARGS)
+
+bench: setup anvil  ## figures for docs/benchmarks.md
+	$(PYTEST) -m bench -s tests/bench $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+contracts: contracts/node_modules/.installed  ## compile the contracts into contracts/artifacts
+	node --liftoff-only contracts/compile.mjs
+
+docs: setup  ## write the generated references anew
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) contracts/node_modules runs .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,29 @@
+"""`proofpool shardcast`: serve a folder of published policy versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Serve and fetch policy versions.", no_args_is_help=True)
+
+
+@app.callback()
+def shardcast() -> None:
+    """Serve and fetch policy versions."""
+
+
+@app.command()
+def serve(
+    root: Annotated[Path, typer.Argument(help="The folder that the origin publishes into.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8500,
+) -> None:
+    """Serve ROOT over HTTP until interrupted."""
+    import uvicorn
+
+    from protocol.shardcast.server import create_app
+
+    uvicorn.run(create_app(root), host=host, port=port, log_level="warning")

@@ -1,0 +1,73 @@
+"""The origin: cuts a checkpoint folder into shards and publishes them, data first and manifest last.
+
+In: a folder with the files of a policy version. Out: `ROOT/versions/N/shards/I` and
+`ROOT/versions/N/manifest.json`, each by rename, so no reader sees half a file. Memory: one shard.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from blake3 import blake3
+
+from protocol.canonical import hex0x
+from protocol.errors import ProofpoolError
+from protocol.files import write_atomically
+from protocol.shardcast.manifest import Manifest, Shard, read_manifest, version_path
+
+SHARD_BYTES = 64 << 20
+
+
+def publish(
+    checkpoint: Path, root: Path, pool_id: int, policy_version: int, shard_bytes: int = SHARD_BYTES
+) -> Manifest:
+    """Publish `checkpoint` as `policy_version`; repeating it with the same content changes nothing.
+
+    Raises ProofpoolError if another content is already published under this version.
+    """
+    folder = root / version_path(policy_version)
+    shards = []
+    for index, (shard, data) in enumerate(cut(checkpoint, shard_bytes)):
+        shards.append(shard)
+        _place(folder / "shards" / str(index), data)
+    manifest = Manifest(pool_id=pool_id, policy_version=policy_version, shards=tuple(shards))
+    _place(folder / "manifest.json", manifest.to_bytes())
+    return manifest
+
+
+def cut(checkpoint: Path, shard_bytes: int) -> Iterator[tuple[Shard, bytes]]:
+    """Shards of all files in `checkpoint`, in name order, with their bytes."""
+    for file in sorted(path for path in checkpoint.iterdir() if path.is_file()):
+        offset = 0
+        with file.open("rb") as stream:
+            while data := stream.read(shard_bytes):
+                digest = hex0x(blake3(data).digest())
+                yield Shard(file=file.name, offset=offset, num_bytes=len(data), blake3=digest), data
+                offset += len(data)
+
+
+def published(root: Path, policy_version: int, manifest_hash: str) -> Manifest:
+    """The manifest of a version that this origin has."""
+    return read_manifest((root / version_path(policy_version) / "manifest.json").read_bytes(), manifest_hash)
+
+
+def keep_newest(root: Path, num_versions: int) -> list[int]:
+    """Drop all but the newest `num_versions`; the dropped ones. The manifest goes first."""
+    versions = sorted(int(path.name) for path in (root / "versions").iterdir() if path.name.isdigit())
+    dropped = versions[:-num_versions]
+    for version in dropped:
+        folder = root / version_path(version)
+        (folder / "manifest.json").unlink(missing_ok=True)
+        shutil.rmtree(folder)
+    return dropped
+
+
+def _place(path: Path, data: bytes) -> None:
+    if not path.exists():
+        write_atomically(path, data)
+    elif path.read_bytes() != data:
+        raise ProofpoolError(
+            "a policy version can't be published twice with other content", str(path), "publish it under a new version"
+        )

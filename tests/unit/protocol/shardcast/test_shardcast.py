@@ -1,0 +1,163 @@
+"""Publishing and fetching a policy version, with servers that lie, fail and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable
+from protocol.shardcast.client import fetch_version
+from protocol.shardcast.manifest import Manifest
+from protocol.shardcast.origin import keep_newest, publish
+from protocol.shardcast.server import create_app
+from protocol.wire import WeightsRelease
+
+URL = "http://relay"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "config.json").write_bytes(b"{}")
+    (folder / "model.safetensors").write_bytes(bytes(range(256)) * 10)
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "origin"
+
+
+def release_of(manifest: Manifest) -> WeightsRelease:
+    return WeightsRelease(
+        pool_id=manifest.pool_id, policy_version=manifest.policy_version, manifest_hash=manifest.manifest_hash
+    )
+
+
+def serving(root: Path, spoil: Callable[[str, bytes], bytes] = lambda path, data: data) -> httpx.Client:
+    """A server over `root` whose bodies pass through `spoil`."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        file = root / request.url.path.lstrip("/")
+        if not file.is_file():
+            return httpx.Response(404)
+        return httpx.Response(200, content=spoil(request.url.path, file.read_bytes()))
+
+    return httpx.Client(transport=httpx.MockTransport(answer))
+
+
+def test_a_fetched_version_has_the_bytes_of_the_checkpoint(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    manifest = publish(checkpoint, root, pool_id=1, policy_version=3, shard_bytes=1000)
+    seen: list[tuple[int, int]] = []
+    folder = fetch_version(
+        serving(root), [URL], release_of(manifest), tmp_path / "worker", lambda done, total: seen.append((done, total))
+    )
+    assert {f.name: f.read_bytes() for f in folder.iterdir()} == {f.name: f.read_bytes() for f in checkpoint.iterdir()}
+    assert folder.name == "v3"
+    assert seen[-1] == (manifest.num_bytes, manifest.num_bytes)
+
+
+@pytest.mark.parametrize("path_end", ["shards/1", "manifest.json"])
+def test_a_changed_byte_is_refused_and_leaves_no_version(
+    checkpoint: Path, root: Path, tmp_path: Path, path_end: str
+) -> None:
+    manifest = publish(checkpoint, root, 1, 0, shard_bytes=1000)
+
+    def flip(path: str, data: bytes) -> bytes:
+        return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:] if path.endswith(path_end) else data
+
+    with pytest.raises(ShardCorrupt):
+        fetch_version(serving(root, flip), [URL], release_of(manifest), tmp_path / "worker")
+    assert not (tmp_path / "worker" / "v0").exists()
+
+
+def test_an_endless_body_is_cut_off(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    manifest = publish(checkpoint, root, 1, 0, shard_bytes=1000)
+    with pytest.raises(ShardCorrupt):
+        fetch_version(serving(root, lambda path, data: data + data), [URL], release_of(manifest), tmp_path / "worker")
+
+
+def test_a_lying_server_costs_nothing_while_another_is_honest(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    manifest = publish(checkpoint, root, 1, 0, shard_bytes=100)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        data = (root / request.url.path.lstrip("/")).read_bytes()
+        return httpx.Response(200, content=data if request.url.host == "honest" else b"x" * len(data))
+
+    http = httpx.Client(transport=httpx.MockTransport(answer))
+    folder = fetch_version(http, ["http://liar", "http://honest"], release_of(manifest), tmp_path / "worker")
+    assert (folder / "config.json").read_bytes() == b"{}"
+
+
+def test_shards_that_were_checked_are_not_fetched_again(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    manifest = publish(checkpoint, root, 1, 0, shard_bytes=1000)
+    fetched: list[str] = []
+
+    def fail_at_last(path: str, data: bytes) -> bytes:
+        fetched.append(path)
+        if path.endswith(f"shards/{len(manifest.shards) - 1}"):
+            raise httpx.ConnectError("gone")
+        return data
+
+    with pytest.raises(Unreachable):
+        fetch_version(serving(root, fail_at_last), [URL], release_of(manifest), tmp_path / "worker")
+    fetched.clear()
+    fetch_version(
+        serving(root, lambda path, data: (fetched.append(path), data)[1]),
+        [URL],
+        release_of(manifest),
+        tmp_path / "worker",
+    )
+    assert [path.rpartition("/")[2] for path in fetched] == ["manifest.json", str(len(manifest.shards) - 1)]
+
+
+def test_no_server_at_all_is_unreachable(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    manifest = publish(checkpoint, root, 1, 0)
+    with pytest.raises(Unreachable, match="are the relays running"):
+        fetch_version(serving(root), [], release_of(manifest), tmp_path / "worker")
+
+
+def test_publishing_again_is_idempotent_but_other_content_is_refused(checkpoint: Path, root: Path) -> None:
+    assert publish(checkpoint, root, 1, 0) == publish(checkpoint, root, 1, 0)
+    (checkpoint / "config.json").write_bytes(b"[]")
+    with pytest.raises(ProofpoolError, match="twice"):
+        publish(checkpoint, root, 1, 0)
+
+
+def test_old_versions_are_dropped_and_new_ones_kept(checkpoint: Path, root: Path) -> None:
+    for version in range(4):
+        publish(checkpoint, root, 1, version)
+    assert keep_newest(root, 3) == [0]
+    assert sorted(path.name for path in (root / "versions").iterdir()) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/b", "", ".hidden", "x" * 200])
+def test_a_manifest_can_not_name_files_outside_its_folder(checkpoint: Path, root: Path, name: str) -> None:
+    manifest = publish(checkpoint, root, 1, 0)
+    document = manifest.model_dump(mode="json")
+    document["shards"][0]["file"] = name
+    with pytest.raises(ValueError, match="pattern"):
+        Manifest.model_validate(document)
+
+
+def test_a_manifest_with_a_gap_is_refused(checkpoint: Path, root: Path) -> None:
+    document = publish(checkpoint, root, 1, 0, shard_bytes=1000).model_dump(mode="json")
+    document["shards"][2]["offset"] += 1
+    with pytest.raises(ValueError, match="gap"):
+        Manifest.model_validate(document)
+
+
+def test_the_server_hands_out_versions_with_ranges_and_nothing_else(checkpoint: Path, root: Path) -> None:
+    publish(checkpoint, root, 1, 0)
+    (root / "secret").write_text("no")
+    with TestClient(create_app(root)) as http:
+        assert http.get("/versions/0/shards/0").content == b"{}"
+        assert http.get("/versions/0/shards/1", headers={"Range": "bytes=0-1"}).content == b"\0\1"
+        assert http.get("/versions/../secret").status_code == 404
+        assert http.get("/versions/%2e%2e/secret").status_code == 404
+        assert http.get("/secret").status_code == 404
