@@ -1,0 +1,90 @@
+"""The command line: quick help, exit codes, errors in three lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from protocol import cli, doctor
+from protocol.errors import (
+    ChainError,
+    KeyFailure,
+    NotEligible,
+    ProofpoolError,
+    Rejected,
+    UsageError,
+    VerificationFailed,
+)
+from protocol.reasons import RejectReason
+
+HEAVY = ("torch", "web3", "fastapi", "sqlalchemy", "transformers", "pyarrow", "numpy", "uvicorn")
+
+
+def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from protocol.cli import run; run(['--help']); "
+        f"print('LOADED', [m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.rstrip().endswith("LOADED []")
+    assert all(name in out for name in cli.COMMANDS)
+    assert "Exit codes" in out
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ProofpoolError("w"), 1),
+        (UsageError("w"), 2),
+        (VerificationFailed("w"), 3),
+        (KeyFailure("w"), 4),
+        (ChainError("w"), 5),
+        (NotEligible("w"), 6),
+        (Rejected(RejectReason.DUPLICATE), 7),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_each_error_ends_with_its_exit_code_and_no_traceback(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(doctor, "doctor", fail)
+    assert cli.run(["doctor"]) == code
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_an_error_prints_what_why_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise ProofpoolError("it broke", "7 > 5", "lower it")
+
+    monkeypatch.setattr(doctor, "doctor", fail)
+    cli.run(["doctor"])
+    assert capsys.readouterr().err.splitlines() == ["error: it broke", "  why: 7 > 5", "  do:  lower it"]
+    with pytest.raises(ProofpoolError):
+        cli.run(["--debug", "doctor"])
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["doctor", "--nonsense"]])
+def test_a_wrong_call_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments) == 2
+    assert "nonsense" in capsys.readouterr().err
+
+
+def test_doctor_finds_this_checkouts_packages_and_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["doctor", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert not [finding for finding in document["findings"] if finding["status"] == "error"]
+
+
+def test_doctor_names_a_package_that_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "ROOMS", ("json",))
+    wrong = [finding for finding in doctor.findings() if finding.status == "error"]
+    assert [finding.check for finding in wrong] == ["package json"]
+    assert "fresh virtual environment" in wrong[0].fix
