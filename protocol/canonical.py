@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 
 import sha3
 
@@ -18,6 +19,7 @@ from protocol.errors import ProofpoolError
 JsonValue = dict[str, "JsonValue"] | list["JsonValue"] | str | int | float | bool | None
 
 MAX_SAFE_INTEGER = 2**53 - 1
+_HASH32 = re.compile("0x[0-9a-f]{64}")
 
 
 def keccak256(data: bytes) -> bytes:
@@ -37,6 +39,11 @@ def hex0x(data: bytes) -> str:
 
 def from_hex0x(text: str) -> bytes:
     return bytes.fromhex(text.removeprefix("0x"))
+
+
+def is_hash32(text: str) -> bool:
+    """Whether this is 32 bytes as `hex0x` writes them."""
+    return _HASH32.fullmatch(text) is not None
 
 
 def canonical_json(value: JsonValue) -> bytes:

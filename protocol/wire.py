@@ -129,7 +129,7 @@ class Verdict(TypedMessage):
 class VerdictCommitment(TypedMessage):
     """The Merkle root over one seat's verdicts on the submissions of `epoch`, sent before any is revealed.
 
-    Leaves are verdict digests salted as in `protocol/merkle.py:commitment_leaf`.
+    Leaves are verdict digests salted as in `protocol/merkle/commitment.py`.
     """
 
     solidity_type: ClassVar[str] = "VerdictCommitment(uint64 poolId,uint64 epoch,uint32 seat,uint32 part,bytes32 root)"

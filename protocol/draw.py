@@ -1,0 +1,93 @@
+"""Who judges: the seats that a beacon draws for a submission, by the same arithmetic as Registry.drawSeat.
+
+In: beacon(epoch), the submission's id, the round, the pool's seats. Out: eligible seats in drawn order, each
+with the number of its raw draw, which is what an accusation lists and the Court re-checks.
+
+Raw draw i is keccak256(abi.encode(beacon, id, uint32 round, uint32 i)) mod the number of seats ever bonded.
+Skipped: seats that aren't active in the epoch, seats of excluded owners (the submission's own provider, the
+pool's own roles), and validators that this round has drawn already. i counts skipped draws too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from protocol.canonical import from_hex0x, keccak256
+from protocol.errors import UsageError
+
+MAX_RAW_DRAWS = 4096
+"""Where to stop looking: a pool whose active seats are rarer than that can't be judged."""
+
+FOREVER = 2**64 - 1
+"""`active_until_epoch` of a seat that isn't being released."""
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One unit of validator bond in a pool; active in epochs from `active_from_epoch` up to, not including, until."""
+
+    index: int
+    validator: str
+    active_from_epoch: int = 0
+    active_until_epoch: int = FOREVER
+
+    def is_active(self, epoch: int) -> bool:
+        return self.active_from_epoch <= epoch < self.active_until_epoch
+
+
+@dataclass(frozen=True)
+class DrawnSeat:
+    """A seat and the raw draw that gave it."""
+
+    seat: Seat
+    draw_index: int
+
+
+def raw_draw(beacon: str, subject_id: str, round_number: int, draw_index: int, num_seats: int) -> int:
+    """The seat index of one raw draw."""
+    words = (
+        from_hex0x(beacon) + from_hex0x(subject_id) + round_number.to_bytes(32, "big") + draw_index.to_bytes(32, "big")
+    )
+    return int.from_bytes(keccak256(words), "big") % num_seats
+
+
+def drawn_seats(
+    beacon: str, subject_id: str, round_number: int, seats: Sequence[Seat], epoch: int, excluded: Collection[str] = ()
+) -> Iterator[DrawnSeat]:
+    """All eligible seats in drawn order, one a validator; ends when every eligible validator was drawn.
+
+    `seats` holds every seat of the pool in order of index, released ones too: indices are never reused.
+    """
+    check_seat_list(seats)
+    passed_over = {owner.lower() for owner in excluded}
+    waiting = {seat.validator for seat in seats if seat.is_active(epoch)} - passed_over
+    for draw_index in range(MAX_RAW_DRAWS):
+        if not waiting:
+            return
+        seat = seats[raw_draw(beacon, subject_id, round_number, draw_index, len(seats))]
+        if seat.is_active(epoch) and seat.validator in waiting:
+            waiting.remove(seat.validator)
+            yield DrawnSeat(seat, draw_index)
+
+
+def draw_seats(
+    beacon: str,
+    subject_id: str,
+    round_number: int,
+    seats: Sequence[Seat],
+    epoch: int,
+    excluded: Collection[str] = (),
+    *,
+    num_seats: int,
+) -> tuple[DrawnSeat, ...]:
+    """The first `num_seats` of `drawn_seats`; fewer where fewer validators are eligible."""
+    return tuple(islice(drawn_seats(beacon, subject_id, round_number, seats, epoch, excluded), num_seats))
+
+
+def check_seat_list(seats: Sequence[Seat]) -> None:
+    """Raises UsageError unless seat i stands at position i."""
+    for position, seat in enumerate(seats):
+        if seat.index != position:
+            raise UsageError("the seat list has a gap", f"seat {seat.index} at position {position}", "list every seat")

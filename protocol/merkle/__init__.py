@@ -1,0 +1,1 @@
+"""Merkle trees: `history` (the append-only log), `standard` (earnings), `commitment` (hidden verdicts)."""

@@ -1,0 +1,80 @@
+"""The draw of seats: the contract's arithmetic, who is skipped, and where raw draws are counted."""
+
+import pytest
+from eth_abi.abi import encode
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.canonical import from_hex0x, keccak256
+from protocol.draw import FOREVER, Seat, draw_seats, drawn_seats, raw_draw
+from protocol.errors import UsageError
+
+BEACON = "0x" + "be" * 32
+SUBMISSION = "0x" + "5b" * 32
+
+hashes = st.binary(min_size=32, max_size=32).map(lambda raw: "0x" + raw.hex())
+
+
+def validator(number: int) -> str:
+    return f"0x{number + 1:040x}"
+
+
+def seat_list(num_seats: int, seats_each: int = 1) -> list[Seat]:
+    return [Seat(i, validator(i // seats_each)) for i in range(num_seats)]
+
+
+@given(hashes, hashes, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(1, 1000))
+def test_a_raw_draw_is_the_contracts(beacon: str, subject: str, round_number: int, i: int, num_seats: int) -> None:
+    words = encode(
+        ["bytes32", "bytes32", "uint32", "uint32"], [from_hex0x(beacon), from_hex0x(subject), round_number, i]
+    )
+    assert raw_draw(beacon, subject, round_number, i, num_seats) == int.from_bytes(keccak256(words), "big") % num_seats
+
+
+@given(hashes, hashes, st.integers(0, 5), st.integers(1, 12), st.integers(1, 3))
+def test_every_validator_once_at_its_own_draw(
+    beacon: str, subject: str, round_number: int, num_seats: int, seats_each: int
+) -> None:
+    seats = seat_list(num_seats, seats_each)
+    drawn = list(drawn_seats(beacon, subject, round_number, seats, epoch=0))
+    assert sorted(d.seat.validator for d in drawn) == sorted({seat.validator for seat in seats})
+    for found in drawn:
+        assert raw_draw(beacon, subject, round_number, found.draw_index, num_seats) == found.seat.index
+    assert [d.draw_index for d in drawn] == sorted({d.draw_index for d in drawn})
+
+
+def test_more_seats_are_drawn_more_often() -> None:
+    seats = [Seat(i, validator(0 if i < 9 else 1)) for i in range(10)]
+    ids = ["0x" + i.to_bytes(32, "big").hex() for i in range(200)]
+    first = [draw_seats(BEACON, subject, 0, seats, 0, num_seats=1)[0].seat.validator for subject in ids]
+    assert 160 <= first.count(validator(0)) <= 198
+
+
+def test_owners_of_the_pool_and_of_the_submission_are_skipped() -> None:
+    seats = seat_list(4)
+    drawn = draw_seats(
+        BEACON, SUBMISSION, 0, seats, 0, {validator(0), validator(2).upper().replace("0X", "0x")}, num_seats=4
+    )
+    assert {d.seat.validator for d in drawn} == {validator(1), validator(3)}
+
+
+def test_seats_count_only_while_active() -> None:
+    seats = [Seat(0, validator(0), 0, 5), Seat(1, validator(1), 7, FOREVER)]
+    active = {epoch: {d.seat.index for d in drawn_seats(BEACON, SUBMISSION, 0, seats, epoch)} for epoch in (4, 5, 6, 7)}
+    assert active == {4: {0}, 5: set(), 6: set(), 7: {1}}
+
+
+def test_rounds_draw_differently() -> None:
+    seats = seat_list(50)
+    assert draw_seats(BEACON, SUBMISSION, 0, seats, 0, num_seats=5) != draw_seats(
+        BEACON, SUBMISSION, 1, seats, 0, num_seats=5
+    )
+
+
+def test_an_empty_pool_draws_nobody() -> None:
+    assert draw_seats(BEACON, SUBMISSION, 0, [], 0, num_seats=2) == ()
+
+
+def test_a_seat_list_with_a_gap_is_an_error() -> None:
+    with pytest.raises(UsageError, match="gap"):
+        draw_seats(BEACON, SUBMISSION, 0, [Seat(1, validator(0))], 0, num_seats=1)
