@@ -14,6 +14,7 @@
     │   │   ├── WrongChain                another chain id or other code than was expected
     │   │   └── TransactionReverted       a contract refused, with its decoded custom error
     │   └── CoordinatorUnreachable        the coordinator didn't answer in time
+    ├── NotFound                      1   an id that names nothing here
     ├── NotEligible                   6   not registered, too little stake, wrong version
     └── Rejected                      7   refused by the protocol, with a RejectReason
 
@@ -104,6 +105,10 @@ class TransactionReverted(ChainError):
 
 class CoordinatorUnreachable(Unreachable):
     """The coordinator didn't answer within its deadline."""
+
+
+class NotFound(ProofpoolError):
+    """No object has this id here (HTTP 404)."""
 
 
 class NotEligible(ProofpoolError):

@@ -36,6 +36,43 @@ class ChainEvent(Base):
     arguments: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
+class ChainHead(Base):
+    """The newest block that the chain's node has named, indexed or not: what freshness is measured against."""
+
+    __tablename__ = "chain_head"
+    id: Mapped[Count] = mapped_column(primary_key=True)
+    """Always 1."""
+    number: Mapped[Count]
+    time: Mapped[Count]
+    seen_time: Mapped[float]
+    """Unix seconds of this machine's clock when it was read."""
+
+
+class Pool(Base):
+    """The pool's record on chain, with the terms that are in force now."""
+
+    __tablename__ = "pool"
+    pool_id: Mapped[Count] = mapped_column(primary_key=True)
+    coordinator: Mapped[AddressText]
+    trainer: Mapped[AddressText]
+    rules_hash: Mapped[HashText]
+    model_hash: Mapped[HashText]
+    price_wei: Mapped[WeiAmount]
+    """For one unit."""
+    verify_price_wei: Mapped[WeiAmount]
+    """For one verified token."""
+    min_allotment_wei: Mapped[WeiAmount]
+    funded_wei: Mapped[WeiAmount]
+    """All that was ever paid in, less what was refunded to the creator; claims don't lower it."""
+    max_async: Mapped[Count]
+    accept_quorum: Mapped[Count]
+    slash_quorum: Mapped[Count]
+    confirmations: Mapped[Count]
+    lease_max_seconds: Mapped[Count]
+    paused: Mapped[bool] = mapped_column(default=False)
+    closing: Mapped[bool] = mapped_column(default=False)
+
+
 class Node(Base):
     """A hot key that a provider has authorised."""
 

@@ -26,7 +26,7 @@ class LogNode(Base):
     __tablename__ = "log_node"
     level: Mapped[Count] = mapped_column(primary_key=True)
     position: Mapped[Count] = mapped_column(primary_key=True)
-    node_hash: Mapped[bytes] = mapped_column(LargeBinary)
+    node_hash: Mapped[HashText]
 
 
 class Outbox(Base):

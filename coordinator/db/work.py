@@ -22,30 +22,44 @@ class TaskRow(Base):
     """A lease. `standing` follows the work to its end (`protocol/api.py:Standing`)."""
 
     __tablename__ = "task"
-    __table_args__ = (UniqueConstraint("pool_id", "policy_version", "node", "counter"),)
+    __table_args__ = (
+        UniqueConstraint("pool_id", "policy_version", "node", "counter"),
+        Index("ix_task_node_history", "node", "log_index"),
+    )
     task_id: Mapped[HashText] = mapped_column(primary_key=True)
     pool_id: Mapped[Count]
     policy_version: Mapped[Count]
-    node: Mapped[AddressText] = mapped_column(index=True)
+    node: Mapped[AddressText]
+    provider: Mapped[AddressText]
     counter: Mapped[Count]
+    rules_hash: Mapped[HashText]
     signed_task: Mapped[dict[str, Any]] = mapped_column(JSON)
     deadline: Mapped[Count]
     max_units: Mapped[Count]
     price_wei: Mapped[WeiAmount]
+    verify_price_wei: Mapped[WeiAmount]
+    """For one verified token, as it was when the task was leased."""
+    reserved_wei: Mapped[WeiAmount]
+    """Of the pool's funds, for provider and validators; given back when the task ends."""
     standing: Mapped[str] = mapped_column(index=True)
     leased_time: Mapped[Count]
+    log_index: Mapped[Count]
+    """Leaf of its `task.leased` event: the order in which leases were given."""
 
 
 class SubmissionRow(Base):
     """A received file and what was decided about it."""
 
     __tablename__ = "submission"
+    __table_args__ = (Index("ix_submission_rows", "node", "rows_hash"),)
     submission_id: Mapped[HashText] = mapped_column(primary_key=True)
     task_id: Mapped[HashText] = mapped_column(ForeignKey("task.task_id"), unique=True)
     provider: Mapped[AddressText] = mapped_column(index=True)
-    node: Mapped[AddressText] = mapped_column(index=True)
+    node: Mapped[AddressText]
     policy_version: Mapped[Count] = mapped_column(index=True)
-    content_hash: Mapped[HashText] = mapped_column(index=True)
+    content_hash: Mapped[HashText]
+    rows_hash: Mapped[HashText]
+    """SHA-256 over the rows alone: equal where a node hands in the same work for another task."""
     signed_submission: Mapped[dict[str, Any]] = mapped_column(JSON)
     signed_receipt: Mapped[dict[str, Any]] = mapped_column(JSON)
     file_sha256: Mapped[HashText]
@@ -139,3 +153,22 @@ class Account(Base):
     __tablename__ = "account"
     address: Mapped[AddressText] = mapped_column(primary_key=True)
     cumulative_wei: Mapped[WeiAmount]
+
+
+class Escrow(Base):
+    """What of the pool's funds is spoken for: reserved by open work, and earned."""
+
+    __tablename__ = "escrow"
+    pool_id: Mapped[Count] = mapped_column(primary_key=True)
+    reserved_wei: Mapped[WeiAmount]
+    earned_wei: Mapped[WeiAmount]
+    """Sum of all accounts."""
+
+
+class SeenNonce(Base):
+    """A nonce of a signed request that must not act twice, kept until the request expires."""
+
+    __tablename__ = "seen_nonce"
+    address: Mapped[AddressText] = mapped_column(primary_key=True)
+    nonce: Mapped[str] = mapped_column(primary_key=True)
+    expiry: Mapped[Count] = mapped_column(index=True)

@@ -1,0 +1,47 @@
+"""The HTTP server of a coordinator: `/v1`, one router a noun.
+
+In: a `Coordinator`. Out: the ASGI application; `openapi()` is what docs/openapi.json holds.
+Layers from outside: unforeseen errors -> body limit -> problem documents -> router.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fastapi import APIRouter, FastAPI
+
+from coordinator.api import pool
+from coordinator.api.body import MAX_JSON_BYTES, BodyLimit
+from coordinator.api.problems import ProblemBoundary, install_problems
+from coordinator.context import Coordinator
+from protocol.api import Problem
+from protocol.wire import PROTOCOL_VERSION
+
+ROUTERS: tuple[APIRouter, ...] = (pool.router,)
+FILE_BYTES = 64 << 20
+"""The most that any pool's rules may allow a rollout file; intake applies the task's own limit."""
+
+
+def create_app(coordinator: Coordinator | None, hosts: Collection[str] = ()) -> FastAPI:
+    """The application. `hosts`: names that signed requests may be made out to, besides the configured ones."""
+    app = FastAPI(
+        title="proofpool coordinator",
+        version=f"v{PROTOCOL_VERSION}",
+        description="Leases tasks, takes submissions, hands accepted batches to the trainer, keeps the log.",
+        docs_url=None,
+        redoc_url=None,
+        responses={"default": {"model": Problem, "description": "refused, with a RejectReason as `code`"}},
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.coordinator = coordinator
+    app.state.hosts = frozenset(hosts) | frozenset(coordinator.config.public_hosts if coordinator else ())
+    for router in ROUTERS:
+        app.include_router(router, prefix=f"/v{PROTOCOL_VERSION}")
+    install_problems(app)
+    app.add_middleware(BodyLimit, limit=_body_limit)
+    app.add_middleware(ProblemBoundary)
+    return app
+
+
+def _body_limit(method: str, path: str) -> int:
+    return FILE_BYTES if method == "PUT" else MAX_JSON_BYTES

@@ -1,0 +1,73 @@
+"""How much a request may carry: bodies are read whole, up to a limit, before anything looks at them.
+
+In: an ASGI request. Out: the same request with its body in memory and the body's SHA-256 at hand for the
+signature, or a `too_large` problem. What is over the limit is read and thrown away, up to a second limit,
+so that the sender gets to see the answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coordinator.api.problems import answer, problem_of
+from protocol.canonical import hex0x
+from protocol.errors import Rejected
+from protocol.reasons import RejectReason
+
+MAX_JSON_BYTES = 1 << 20
+DRAIN_BYTES = 64 << 20
+BODY = "proofpool.body"
+BODY_HASH = "proofpool.body_hash"
+
+
+class BodyLimit:
+    """Reads bodies of at most `limit(method, path)` bytes."""
+
+    def __init__(self, app: ASGIApp, limit: Callable[[str, str], int]) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        limit = self._limit(scope["method"], scope["path"])
+        body = await _read(receive, limit)
+        if body is None:
+            too_large = Rejected(RejectReason.TOO_LARGE, "the body is over the limit", threshold=f"{limit} bytes")
+            await answer(problem_of(too_large))(scope, receive, send)
+            return
+        scope[BODY] = body
+        scope[BODY_HASH] = hex0x(hashlib.sha256(body).digest())
+        await self._app(scope, _replay(body, receive), send)
+
+
+async def _read(receive: Receive, limit: int) -> bytes | None:
+    """The whole body, or None where it is longer than `limit`."""
+    chunks: list[bytes] = []
+    num_bytes = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":  # the client is gone: nobody waits for an answer
+            return b"".join(chunks)
+        chunk: bytes = message.get("body", b"")
+        num_bytes += len(chunk)
+        if num_bytes <= limit:
+            chunks.append(chunk)
+        else:
+            chunks.clear()
+        if not message.get("more_body", False) or num_bytes > DRAIN_BYTES:
+            return b"".join(chunks) if num_bytes <= limit else None
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that hands the body out once and then waits for the client as before."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replay

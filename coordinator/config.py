@@ -1,0 +1,56 @@
+"""What a coordinator is told at its start; everything about the pool itself is read from the chain.
+
+In: defaults < TOML < `PROOFPOOL_COORDINATOR_…` < flags (`protocol/config.py`). Out: `CoordinatorConfig`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from protocol.config import RoleConfig
+from protocol.wire import Address
+
+
+class CoordinatorConfig(RoleConfig):
+    """Settings of `proofpool coordinator serve`."""
+
+    chain_url: str
+    """JSON-RPC endpoint of a node of the pool's chain."""
+    pool_id: int = Field(ge=1)
+    ledger: Address
+    """The Ledger contract; it names the others, and their code is compared with the committed artifacts."""
+    keystore: Path
+    """The coordinator's key: signs tasks, receipts and batches, and sends the pool's transactions."""
+    password_file: Path | None = None
+    data_dir: Path
+    """Database, blobs, and the resolved configuration."""
+    database_url: str | None = None
+    """Another database than `data_dir/coordinator.sqlite`."""
+    rules_files: tuple[Path, ...] = ()
+    """JSON documents of the rules that the pool has used; the newest must hash to the pool's `rules_hash`."""
+    shardcast_urls: tuple[str, ...] = ()
+    """Where workers fetch weights."""
+    host: str = "127.0.0.1"
+    port: int = Field(default=8700, ge=0, lt=65536)
+    """0 takes any free port."""
+    public_hosts: tuple[str, ...] = ()
+    """Host headers that signed requests may name, besides the address that the server listens on."""
+    lease_seconds: int = Field(default=60, ge=1)
+    """From lease to deadline, in chain time; the pool's own maximum may be lower."""
+    max_leases: int = Field(default=64, ge=1)
+    """The most open leases of one node, however well it works."""
+    groups_per_step: int = Field(default=32, ge=1)
+    """Groups with variance that make a batch."""
+    batch_seconds: int = Field(default=600, ge=1)
+    """How long the trainer is expected to take for a step, in chain time."""
+    epoch_seconds: float = Field(default=5.0, gt=0)
+    loop_seconds: float = Field(default=0.25, gt=0)
+    """Pause between two turns of the background loop."""
+    log_format: Literal["auto", "json", "pretty"] = "auto"
+
+    @property
+    def resolved_database_url(self) -> str:
+        return self.database_url or f"sqlite:///{self.data_dir / 'coordinator.sqlite'}"

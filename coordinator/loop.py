@@ -1,0 +1,61 @@
+"""The background loop: everything that happens without a request, stage by stage.
+
+    index_chain       consumes contract events          produces mirrors, chain.* leaves
+    expire_leases     consumes chain time               produces task.expired
+    open_draws        consumes sealed epoch beacons     produces draws for the verifiers
+    settle            consumes revealed verdicts        produces accepted, rejected, disputed; earnings
+    close_epoch       consumes the log's new leaves     produces an epoch and its queued transaction
+    send_outbox       consumes queued transactions      produces mined ones
+    propose_earnings  consumes accounts                 produces an earnings root to be attested
+
+Each stage is a function of the coordinator, commits by itself, and does nothing where nothing is due.
+A chain that doesn't answer stops no other stage: its stages are tried again on the next turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from coordinator.context import Coordinator
+from protocol.errors import Unreachable
+from protocol.telemetry import get_logger
+
+Stage = Callable[[Coordinator], None]
+
+STAGES: tuple[Stage, ...] = ()
+
+
+class Loop:
+    """Runs the stages in order, over and over, until told to stop."""
+
+    def __init__(self, coordinator: Coordinator, stages: Sequence[Stage] = STAGES) -> None:
+        self._coordinator = coordinator
+        self._stages = stages
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def turn(self) -> None:
+        """Each stage once."""
+        for stage in self._stages:
+            try:
+                stage(self._coordinator)
+            except Unreachable as error:
+                get_logger().warning("loop.unreachable", stage=stage.__name__, detail=str(error))
+
+    def run(self) -> None:
+        """Turn until `stop`."""
+        pause_seconds = self._coordinator.config.loop_seconds
+        while not self._coordinator.clock.wait(self._stop, pause_seconds):
+            self.turn()
+
+    def start(self) -> None:
+        """Run in a thread of its own."""
+        self._thread = threading.Thread(target=self.run, name="coordinator-loop")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the stage at hand and end."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
