@@ -51,9 +51,7 @@ def append(session: Session, event_type: str, subject: str, time: int, data: dic
         }
     )
     leaf = event_leaf_hash(subject, document)
-    event = Event(
-        index=frontier.size, type=event_type, subject=subject, time=time, document=document, leaf_hash=leaf
-    )
+    event = Event(index=frontier.size, type=event_type, subject=subject, time=time, document=document, leaf_hash=leaf)
     session.add(event)
     session.add_all(LogNode(level=n.level, position=n.position, node_hash=n.node_hash) for n in frontier.append(leaf))
     return event

@@ -85,9 +85,7 @@ def problem_of(error: Exception) -> Problem:
 def answer(problem: Problem) -> Response:
     """The HTTP response with this document."""
     headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if problem.status in _RETRY else {}
-    return Response(
-        problem.model_dump_json(), status_code=problem.status, media_type=PROBLEM_JSON, headers=headers
-    )
+    return Response(problem.model_dump_json(), status_code=problem.status, media_type=PROBLEM_JSON, headers=headers)
 
 
 def install_problems(app: FastAPI) -> None:
@@ -113,7 +111,7 @@ class ProblemBoundary:
 
         try:
             await self._app(scope, receive, watch)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             if scope["type"] != "http" or started:
                 raise
             get_logger().exception("request.failed", method=scope["method"], path=scope["path"])

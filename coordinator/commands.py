@@ -1,0 +1,35 @@
+"""`proofpool coordinator …`: serve, migrate, openapi. Nothing heavy is imported until one of them runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Lease tasks, take submissions, keep the log.")
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file; environment and flags override it.")]
+
+
+@app.command()
+def migrate(config: ConfigFile = None) -> None:
+    """Bring the database to the current schema."""
+    from coordinator.config import CoordinatorConfig
+    from coordinator.db.engine import open_engine
+    from coordinator.db.migrate import migrate as apply_steps
+    from protocol.config import load_config
+
+    settings = load_config(CoordinatorConfig, "coordinator", config)
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    apply_steps(open_engine(settings.resolved_database_url))
+
+
+@app.command()
+def openapi() -> None:
+    """Print the OpenAPI document of the HTTP API (docs/openapi.json)."""
+    import json
+
+    from coordinator.api.app import create_app
+
+    print(json.dumps(create_app(None).openapi(), indent=2, sort_keys=True))
