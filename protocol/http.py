@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import secrets
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from typing import Annotated
@@ -47,17 +48,22 @@ class _Credentials(BaseModel):
     signature: Signature
 
 
+def random_nonce() -> str:
+    return secrets.token_hex(12)
+
+
 class RequestSigner(httpx.Auth):
     """Signs each request that an httpx client sends.
 
-    `new_nonce` makes a nonce for admin actions; other requests carry none, since they are idempotent by id.
+    Each request carries a nonce of its own, so that no second one has the same signature: a server refuses the
+    repetition of what isn't idempotent (a lease).
     Example: `httpx.Client(auth=RequestSigner(signer, domain, clock))`.
     """
 
     requires_request_body = True
 
     def __init__(
-        self, signer: Signer, domain: SigningDomain, clock: Clock, new_nonce: Callable[[], str] = lambda: ""
+        self, signer: Signer, domain: SigningDomain, clock: Clock, new_nonce: Callable[[], str] = random_nonce
     ) -> None:
         self._signer = signer
         self._domain = domain

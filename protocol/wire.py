@@ -173,7 +173,7 @@ class EarningsAttestation(TypedMessage):
 
 
 class HttpRequest(TypedMessage):
-    """What the signature of an HTTP request covers; `nonce` is used for admin actions and empty elsewhere."""
+    """What the signature of an HTTP request covers; `nonce` keeps a request from acting twice."""
 
     solidity_type: ClassVar[str] = (
         "HttpRequest(string method,string host,string path,string query,bytes32 bodyHash,uint64 expiry,string nonce)"
