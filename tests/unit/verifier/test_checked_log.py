@@ -1,0 +1,93 @@
+"""The log is believed as far as the chain anchors it, and no leaf further."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.api import LogEntry
+from protocol.errors import VerificationFailed
+from verifier.history import History
+from verifier.store import open_store
+
+SUBMISSION = "0x" + "5b" * 32
+ALICE, BOB = "0x" + "a1" * 20, "0x" + "b0" * 20
+
+
+def test_what_was_received_and_paid_is_known_up_to_each_epoch(store: sqlite3.Connection, chain: Any, log: Any) -> None:
+    log.append("submission.received", SUBMISSION, time=120)
+    log.append("submission.accepted", SUBMISSION, payments=[[ALICE, "7"], [BOB, "1"]])
+    log.anchor(chain)
+    log.append("submission.accepted", "0x" + "6c" * 32, payments=[[ALICE, str(10**30)]])
+    log.anchor(chain)
+    history = History(store)
+    history.follow(chain.heads(0), log.read)
+    received = history.received(SUBMISSION)
+    assert received is not None and (received.log_index, received.time, received.epoch) == (0, 120, 0)
+    assert history.earnings(0) == {ALICE: 7, BOB: 1}
+    assert history.earnings(1) == {ALICE: 7 + 10**30, BOB: 1}
+    assert history.received("0x" + "99" * 32) is None
+
+
+def test_following_goes_on_where_it_stopped(tmp_path: Path, chain: Any, log: Any) -> None:
+    for number in range(9):
+        log.append("task.leased", f"0x{number:064x}")
+        log.anchor(chain)
+        db = open_store(tmp_path)
+        history = History(db)
+        history.follow(chain.heads(history.num_epochs), log.read)
+        assert (history.num_epochs, history.size) == (number + 1, number + 1)
+        db.close()
+
+
+def test_a_submission_keeps_the_epoch_it_was_first_logged_in(store: sqlite3.Connection, chain: Any, log: Any) -> None:
+    for _ in range(2):
+        log.append("submission.received", SUBMISSION)
+        log.anchor(chain)
+    history = History(store)
+    history.follow(chain.heads(0), log.read)
+    received = history.received(SUBMISSION)
+    assert received is not None and received.epoch == 0
+
+
+def altered(entry: LogEntry, **changes: Any) -> LogEntry:
+    return entry.model_copy(update=changes)
+
+
+def test_a_log_that_the_chain_does_not_anchor_is_refused(store: sqlite3.Connection, chain: Any, log: Any) -> None:
+    log.append("submission.accepted", SUBMISSION, payments=[[ALICE, "7"]])
+    log.anchor(chain)
+    forged = type(log)()
+    forged.append("submission.accepted", SUBMISSION, payments=[[BOB, "7"]])
+    history = History(store)
+    with pytest.raises(VerificationFailed, match="anchors"):
+        history.follow(chain.heads(0), forged.read)
+    assert history.num_epochs == 0 and history.earnings(0) == {}
+    history.follow(chain.heads(0), log.read)
+    assert history.earnings(0) == {ALICE: 7}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"index": 1}, {"subject": "0x" + "77" * 32}, {"event_hash": "0x" + "00" * 32}, {"leaf_hash": "0x" + "00" * 32}],
+)
+def test_an_entry_that_contradicts_its_document_is_refused(
+    store: sqlite3.Connection, chain: Any, log: Any, changes: dict[str, Any]
+) -> None:
+    entry = log.append("task.leased", SUBMISSION)
+    log.anchor(chain)
+    with pytest.raises(VerificationFailed, match="isn't what it says"):
+        History(store).follow(chain.heads(0), lambda start, limit: [altered(entry, **changes)])
+
+
+def test_entries_that_are_held_back_are_noticed(store: sqlite3.Connection, chain: Any, log: Any) -> None:
+    log.append("task.leased", SUBMISSION)
+    log.anchor(chain)
+
+    def nothing(start: int, limit: int) -> Sequence[LogEntry]:
+        return []
+
+    with pytest.raises(VerificationFailed, match="holds back"):
+        History(store).follow(chain.heads(0), nothing)

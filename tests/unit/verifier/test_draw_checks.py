@@ -1,0 +1,115 @@
+"""An assignment counts only where the chain drew it: each lie of a coordinator beside the truth."""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from protocol.api import Assignment
+from protocol.draw import Seat, drawn_seats
+from protocol.errors import VerificationFailed
+from protocol.signing import Signer, SigningDomain
+from protocol.wire import Signed, Submission, Task
+from verifier.draws import can_check, check_assignment
+from verifier.history import History
+
+BEACON = "0x" + "be" * 32
+MakeSigner = Callable[[int], Signer]
+
+
+@pytest.fixture
+def history(store: sqlite3.Connection) -> History:
+    return History(store)
+
+
+@pytest.fixture
+def assignment(
+    chain: Any, log: Any, history: History, domain: SigningDomain, coordinator: Signer, make_signer: MakeSigner
+) -> Assignment:
+    """An honest draw: submission logged in epoch 0, six seats of three validators."""
+    node = make_signer(1)
+    shared = {"pool_id": 1, "policy_version": 0, "node": node.address, "counter": 4, "rules_hash": "0x" + "44" * 32}
+    submission = Submission(**shared, content_hash="0x" + "c0" * 32)
+    task = Task(**shared, beacon_block=9, beacon_hash=BEACON, price_wei=1, max_units=9, deadline=200)
+    submission_id = submission.id(domain)
+    log.append("submission.received", submission_id, time=150)
+    log.anchor(chain)
+    history.follow(chain.heads(0), log.read)
+    chain.beacons[0] = BEACON
+    chain.seat_list = [Seat(i, make_signer(11 + i % 3).address) for i in range(6)]
+    drawn = next(drawn_seats(BEACON, submission_id, 0, chain.seat_list, 0))
+    return Assignment(
+        submission_id=submission_id,
+        provider="0x" + "77" * 20,
+        submission=Signed[Submission].by(node, submission, domain),
+        task=Signed[Task].by(coordinator, task, domain),
+        file_sha256="0x" + "f1" * 32,
+        epoch=0,
+        beacon_hash=BEACON,
+        round=0,
+        draw=drawn.draw_index,
+        seat=drawn.seat.index,
+        verdict_epoch=2,
+    )
+
+
+def drawn_validator(chain: Any, assignment: Assignment) -> str:
+    return str(chain.seat_list[assignment.seat].validator)
+
+
+def test_an_honest_draw_is_taken(chain: Any, history: History, assignment: Assignment) -> None:
+    received = check_assignment(assignment, drawn_validator(chain, assignment), chain, history)
+    assert (received.time, received.epoch) == (150, 0)
+
+
+def test_a_redraw_is_taken_as_well(chain: Any, history: History, assignment: Assignment) -> None:
+    second = list(drawn_seats(BEACON, assignment.submission_id, 0, chain.seat_list, 0))[1]
+    later = assignment.model_copy(update={"draw": second.draw_index, "seat": second.seat.index})
+    check_assignment(later, second.seat.validator, chain, history)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"beacon_hash": "0x" + "00" * 32},
+        {"epoch": 1},
+        {"submission_id": "0x" + "ab" * 32},
+        {"round": 5},
+        {"draw": 77},
+    ],
+)
+def test_a_lie_about_the_draw_is_refused(
+    chain: Any, history: History, assignment: Assignment, lie: dict[str, Any]
+) -> None:
+    with pytest.raises(VerificationFailed):
+        check_assignment(assignment.model_copy(update=lie), drawn_validator(chain, assignment), chain, history)
+
+
+def test_another_validators_seat_is_refused(
+    chain: Any, history: History, assignment: Assignment, make_signer: MakeSigner
+) -> None:
+    with pytest.raises(VerificationFailed, match="beacon drew"):
+        check_assignment(assignment, make_signer(99).address, chain, history)
+
+
+def test_a_seat_of_the_submissions_own_provider_is_refused(
+    chain: Any, history: History, assignment: Assignment
+) -> None:
+    validator = drawn_validator(chain, assignment)
+    chain.providers[assignment.submission.message.node] = validator
+    with pytest.raises(VerificationFailed, match="beacon drew"):
+        check_assignment(assignment, validator, chain, history)
+
+
+def test_a_submission_that_the_log_does_not_hold_is_refused(
+    chain: Any, assignment: Assignment, tmp_path: Any, log: Any
+) -> None:
+    from verifier.store import open_store
+
+    db = open_store(tmp_path / "other")
+    empty = History(db)
+    assert not can_check(assignment, empty)
+    with pytest.raises(VerificationFailed, match="epoch anchors"):
+        check_assignment(assignment, drawn_validator(chain, assignment), chain, empty)
+    db.close()

@@ -1,0 +1,136 @@
+"""The pool's log as this verifier has checked it: every leaf re-hashed, every head compared with the chain.
+
+In: log entries from the coordinator, heads from the chain. Out: what was received when, and what was paid to
+whom, up to each anchored epoch. Nothing here is believed before the root over it equals the anchored one.
+Consumes: entries up to the newest anchored size. Produces: tables `received` and `payment`, and the log's nodes.
+Waits for: a head on chain. Unblocked by: `commitEpoch`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from protocol.api import LogEntry
+from protocol.canonical import canonical_json, hex0x, sha256
+from protocol.errors import VerificationFailed
+from protocol.merkle.history import Frontier, Node, NodeAddress, event_leaf_hash_of
+from verifier.chain import LogHead
+from verifier.store import transaction
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS head (epoch INTEGER PRIMARY KEY, size INTEGER NOT NULL, root TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS node (
+    level INTEGER NOT NULL, position INTEGER NOT NULL, node_hash TEXT NOT NULL, PRIMARY KEY (level, position)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS received (
+    submission_id TEXT PRIMARY KEY, log_index INTEGER NOT NULL, time INTEGER NOT NULL, epoch INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS payment (
+    account TEXT NOT NULL, epoch INTEGER NOT NULL, amount_wei TEXT NOT NULL, PRIMARY KEY (account, epoch)
+) STRICT, WITHOUT ROWID;
+"""
+
+MAX_ENTRIES = 1000
+ReadEntries = Callable[[int, int], Sequence[LogEntry]]
+"""(first index, how many at most) to log entries in order."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """A logged submission: its leaf, when it came in (chain seconds), and the epoch that anchors it."""
+
+    submission_id: str
+    log_index: int
+    time: int
+    epoch: int
+
+
+class History:
+    """The checked log."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        db.executescript(SCHEMA)
+
+    @property
+    def num_epochs(self) -> int:
+        """How many epochs are checked."""
+        return int(self._db.execute("SELECT COUNT(*) FROM head").fetchone()[0])
+
+    @property
+    def size(self) -> int:
+        return int(self._db.execute("SELECT COALESCE(MAX(size), 0) FROM head").fetchone()[0])
+
+    def follow(self, heads: Iterable[LogHead], read_entries: ReadEntries) -> None:
+        """Check and take over one epoch after the other. Raises VerificationFailed where log and chain differ."""
+        for head in heads:
+            with transaction(self._db):
+                self._take(head, read_entries)
+
+    def received(self, submission_id: str) -> Received | None:
+        row = self._db.execute(
+            "SELECT submission_id, log_index, time, epoch FROM received WHERE submission_id = ?", (submission_id,)
+        ).fetchone()
+        return None if row is None else Received(*row)
+
+    def earnings(self, epoch: int) -> dict[str, int]:
+        """Gross cumulative payments by account, up to and including `epoch`."""
+        totals: dict[str, int] = {}
+        rows = self._db.execute("SELECT account, amount_wei FROM payment WHERE epoch <= ?", (epoch,))
+        for account, amount in rows:
+            totals[account] = totals.get(account, 0) + int(amount)
+        return totals
+
+    def read(self, addresses: Sequence[NodeAddress]) -> list[str]:
+        """Hashes of complete subtrees: this is a `NodeReader`."""
+        query = "SELECT node_hash FROM node WHERE level = ? AND position = ?"
+        return [str(self._db.execute(query, address).fetchone()[0]) for address in addresses]
+
+    def _take(self, head: LogHead, read_entries: ReadEntries) -> None:
+        frontier = Frontier.load(self, self.size)
+        while frontier.size < head.size:
+            entries = read_entries(frontier.size, min(MAX_ENTRIES, head.size - frontier.size))
+            if not entries:
+                raise VerificationFailed(
+                    "the coordinator holds back log entries",
+                    f"leaf {frontier.size} of {head.size} in epoch {head.epoch}",
+                )
+            for entry in entries:
+                self._store(frontier.append(checked_leaf(entry, frontier.size)))
+                self._apply(entry, head.epoch)
+        if (frontier.size, frontier.root) != (head.size, head.root):
+            raise VerificationFailed(
+                f"the log isn't the one that epoch {head.epoch} anchors",
+                f"{frontier.size} leaves under {frontier.root}, on chain {head.size} under {head.root}",
+                "the coordinator has rewritten history: keep both and challenge it",
+            )
+        self._db.execute("INSERT INTO head VALUES (?, ?, ?)", (head.epoch, head.size, head.root))
+
+    def _store(self, nodes: Iterable[Node]) -> None:
+        self._db.executemany("INSERT INTO node VALUES (?, ?, ?)", nodes)
+
+    def _apply(self, entry: LogEntry, epoch: int) -> None:
+        event = entry.event
+        if event["type"] == "submission.received":
+            # The first leaf counts: a submission can't be moved to a later epoch, and so to another draw.
+            self._db.execute(
+                "INSERT OR IGNORE INTO received VALUES (?, ?, ?, ?)", (entry.subject, entry.index, event["time"], epoch)
+            )
+        for account, amount_wei in event["data"].get("payments", ()):
+            row = self._db.execute(
+                "SELECT amount_wei FROM payment WHERE account = ? AND epoch = ?", (account, epoch)
+            ).fetchone()
+            total = int(amount_wei) + (int(row[0]) if row else 0)
+            self._db.execute("INSERT OR REPLACE INTO payment VALUES (?, ?, ?)", (account, epoch, str(total)))
+
+
+def checked_leaf(entry: LogEntry, index: int) -> str:
+    """The leaf hash of an entry, from its document alone. Raises VerificationFailed where it says something else."""
+    event_hash = hex0x(sha256(canonical_json(entry.event)))
+    leaf = event_leaf_hash_of(entry.subject, event_hash)
+    says = (entry.index, entry.event.get("index"), entry.event.get("subject"), entry.event_hash, entry.leaf_hash)
+    if says != (index, index, entry.subject, event_hash, leaf):
+        raise VerificationFailed(f"log entry {index} isn't what it says", f"{says}, recomputed {event_hash} and {leaf}")
+    return leaf
