@@ -54,7 +54,8 @@ class Commitments:
 
     def _prepare_seat(self, pool_id: int, key: CommitmentKey) -> None:
         rows = self._db.execute(
-            f"SELECT {COLUMNS}, MIN(round) FROM verdict WHERE seat = ? AND commitment_epoch IS NULL GROUP BY submission_id",
+            f"SELECT {COLUMNS}, MIN(round) FROM verdict"
+            " WHERE seat = ? AND commitment_epoch IS NULL GROUP BY submission_id",
             (key.seat,),
         ).fetchall()
         verdicts = [KeptVerdict.of_row(row[:3]) for row in rows]
@@ -67,7 +68,8 @@ class Commitments:
             (key.epoch, key.seat, key.part, message.root, signed.model_dump_json()),
         )
         self._db.executemany(
-            "UPDATE verdict SET commitment_epoch = ?, commitment_part = ? WHERE submission_id = ? AND round = ? AND seat = ?",
+            "UPDATE verdict SET commitment_epoch = ?, commitment_part = ?"
+            " WHERE submission_id = ? AND round = ? AND seat = ?",
             [(key.epoch, key.part, v.message.submission_id, v.message.round, key.seat) for v in verdicts],
         )
 
