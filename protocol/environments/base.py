@@ -1,0 +1,139 @@
+"""What an environment is: problems by index, their prompts as tokens, and the reward of a completion.
+
+    load(config, tokenizer) ─▶ Environment ─┬─ problem(index)  ─▶ Problem
+                                            ├─ prompt(problem, target_length) ─▶ tokens
+                                            └─ reward(problem, completion)    ─▶ task reward
+
+Worker and verifier run the same environment: a problem follows from its index alone, so that a
+prompt can be re-derived from a task's seed and a claimed reward re-computed. Everything that decides
+either is under `environment_hash`, which goes into the pool's `rules_hash`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from protocol.canonical import canonical_hash
+from protocol.errors import UsageError
+from protocol.tokenizer import Tokenizer
+
+PASS_REWARD = 1.0
+NO_TARGET_LENGTH = -1
+
+
+class EnvironmentConfig(BaseModel):
+    """What every environment can be told. Unknown keys are errors.
+
+    Example: `EnvironmentConfig(prompt_template="{question}\\n", reward="score")`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    prompt_template: str = "{question}"
+    """The text put before the model; chat templates of instruction models go here, rendered."""
+    length_suffix: str = ""
+    """Appended where a target length is set, with {target} in it; empty: the prompt doesn't tell."""
+    answer_marker: str = ""
+    """The answer is what follows the last of these, white space stripped; empty: the whole completion."""
+    reward: Literal["pass", "score"] = "pass"
+    """`pass`: 1 for a score of exactly 1, else 0. `score`: the environment's own score, partial credit included."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One question. `entry` is what the environment needs to judge an answer; it never leaves the process.
+
+    Example: `Problem(7, "chain_sum:7", "reasoning_gym/chain_sum", "57 + 87 =", {"answer": "144"})`.
+    """
+
+    index: int
+    problem_id: str
+    task_type: str
+    question: str
+    entry: dict[str, Any]
+
+
+class Environment(ABC):
+    """Base of all environments; a subclass gives problems and scores, the rest is shared.
+
+    `deterministic` states that `reward` is the same in every process on every machine: only then can
+    a false claim be slashed.
+    """
+
+    deterministic: bool = True
+
+    def __init__(self, config: EnvironmentConfig, tokenizer: Tokenizer) -> None:
+        self.config = config
+        self.tokenizer = tokenizer
+
+    @property
+    @abstractmethod
+    def num_problems(self) -> int:
+        """Training problems have the indexes 0 to `num_problems` - 1."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Package, version and whatever else decides problems and scores, as JSON."""
+
+    @abstractmethod
+    def _problem(self, index: int) -> Problem: ...
+
+    @abstractmethod
+    def _score(self, problem: Problem, answer: str | None) -> float:
+        """The environment's own judgement of an answer, 0 to 1; None where the marker is missing."""
+
+    @abstractmethod
+    def held_back(self, count: int) -> list[Problem]:
+        """The first `count` problems of the held-back range whose questions no training problem asks."""
+
+    def problem(self, index: int) -> Problem:
+        """The training problem with this index; raises UsageError outside 0 to `num_problems` - 1."""
+        if not 0 <= index < self.num_problems:
+            raise UsageError("no such problem", f"index {index} of {self.num_problems}")
+        return self._problem(index)
+
+    def prompt(self, problem: Problem, target_length: int = NO_TARGET_LENGTH) -> list[int]:
+        """The prompt's tokens; `target_length` in tokens is told to the model if `length_suffix` says how."""
+        text = self.config.prompt_template.replace("{question}", problem.question)
+        if target_length != NO_TARGET_LENGTH:
+            text += self.config.length_suffix.replace("{target}", str(target_length))
+        bos = self.tokenizer.bos_id
+        return ([] if bos is None else [bos]) + self.tokenizer.encode(text)
+
+    def reward(self, problem: Problem, completion: Sequence[int]) -> float:
+        """The task reward of completion tokens (with or without the final EOS), exactly as float32 stores it."""
+        score = self.score(problem, self.tokenizer.decode(completion))
+        return float(score == PASS_REWARD) if self.config.reward == "pass" else score
+
+    def score(self, problem: Problem, text: str) -> float:
+        """The environment's own score of a completion's text, rounded to float32."""
+        return float(np.float32(self._score(problem, self.answer(text))))
+
+    def is_pass(self, problem: Problem, completion: Sequence[int]) -> bool:
+        """Whether the score is exactly 1, whatever `reward` is configured to be."""
+        return self.score(problem, self.tokenizer.decode(completion)) == PASS_REWARD
+
+    def answer(self, text: str) -> str | None:
+        """The answer within a completion's text; None where the marker doesn't occur."""
+        if not self.config.answer_marker:
+            return text.strip()
+        _, marker, answer = text.rpartition(self.config.answer_marker)
+        return answer.strip() if marker else None
+
+    @cached_property
+    def environment_hash(self) -> str:
+        """Keccak-256 over identity, configuration, tokenizer and stop ids, 0x-hex."""
+        return canonical_hash(
+            {
+                "identity": self.identity(),
+                "config": self.config.model_dump(mode="json"),
+                "tokenizer_hash": self.tokenizer.tokenizer_hash,
+                "stop_ids": list(self.tokenizer.eos_ids),
+            }
+        )

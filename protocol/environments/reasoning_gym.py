@@ -1,0 +1,101 @@
+"""Any dataset of the public `reasoning_gym` package as an environment, by configuration.
+
+In: a dataset's name and parameters. Out: an `Environment` whose problem i is the dataset's item i
+under a fixed seed. The package is imported when an environment is loaded, not with this module:
+it costs 1.5 seconds.
+
+Example (the testnet's task)::
+
+    {"dataset": "chain_sum", "parameters": {"min_terms": 2, "max_terms": 5, "max_digits": 2}, "answer_marker": "#"}
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from protocol.environments.base import Environment, EnvironmentConfig, Problem
+from protocol.errors import ConfigError
+from protocol.tokenizer import Tokenizer
+
+DATASET_SIZE = 2**31
+"""Bounds the index only; items are made when asked for."""
+
+
+class ReasoningGymConfig(EnvironmentConfig):
+    """Which dataset, with which difficulty, and which of its indexes are for training."""
+
+    dataset: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """The dataset's own configuration, without `seed` and `size`."""
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    num_problems: int = Field(default=32_768, ge=1, lt=DATASET_SIZE)
+    held_back_start: int = Field(default=2**24, ge=0, lt=DATASET_SIZE)
+    """First index of the held-back range; it must lie past the training problems."""
+
+
+class ReasoningGym(Environment):
+    """Problems and scores of one `reasoning_gym` dataset."""
+
+    config: ReasoningGymConfig
+
+    def __init__(self, config: ReasoningGymConfig, tokenizer: Tokenizer) -> None:
+        super().__init__(config, tokenizer)
+        if config.held_back_start < config.num_problems:
+            raise ConfigError(
+                "held-back problems would be trained on",
+                f"held_back_start {config.held_back_start} < num_problems {config.num_problems}",
+            )
+        self._dataset, self._version = _create_dataset(config)
+
+    @property
+    def num_problems(self) -> int:
+        return self.config.num_problems
+
+    def identity(self) -> dict[str, Any]:
+        return {"package": "reasoning_gym", "version": self._version}
+
+    def held_back(self, count: int) -> list[Problem]:
+        """See the base class. Reads every training question once: about 20 us each."""
+        trained = {self._problem(index).question for index in range(self.num_problems)}
+        problems: list[Problem] = []
+        index = self.config.held_back_start
+        while len(problems) < count:
+            problem = self._problem(index)
+            index += 1
+            if problem.question not in trained:
+                trained.add(problem.question)
+                problems.append(problem)
+        return problems
+
+    def _problem(self, index: int) -> Problem:
+        entry = self._dataset[index]
+        name = self.config.dataset
+        return Problem(index, f"{name}:{index}", f"reasoning_gym/{name}", entry["question"], entry)
+
+    def _score(self, problem: Problem, answer: str | None) -> float:
+        return float(self._dataset.score_answer(answer, problem.entry))
+
+
+def load(config: dict[str, Any], tokenizer: Tokenizer) -> ReasoningGym:
+    """The environment of a configuration document; raises ConfigError naming what is wrong with it."""
+    try:
+        return ReasoningGym(ReasoningGymConfig.model_validate(config), tokenizer)
+    except ValidationError as error:
+        raise ConfigError("the environment's configuration is wrong", str(error)) from error
+
+
+def _create_dataset(config: ReasoningGymConfig) -> tuple[Any, str]:
+    """The package's dataset object and the package's version."""
+    try:
+        import reasoning_gym
+    except ImportError as error:
+        todo = "pip install 'proofpool[environments]'"
+        raise ConfigError("the environment needs the reasoning_gym package", str(error), todo) from error
+    try:
+        dataset = reasoning_gym.create_dataset(config.dataset, seed=config.seed, size=DATASET_SIZE, **config.parameters)
+    except (AssertionError, TypeError, ValueError) as error:
+        raise ConfigError(f"reasoning_gym can't make {config.dataset!r}", str(error)) from error
+    return dataset, version("reasoning_gym")  # the module's own __version__ lags behind

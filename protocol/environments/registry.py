@@ -1,0 +1,57 @@
+"""Environments by name: the built-in ones, and any that another package registers.
+
+In: `EnvironmentRules.name` and `.config`. Out: a loaded `Environment`. A third party's package adds
+one with an entry point in the group `proofpool.environments` that names a
+`load(config, tokenizer) -> Environment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, cast
+
+from protocol.environments.base import Environment
+from protocol.errors import ConfigError
+from protocol.rules import EnvironmentRules
+from protocol.tokenizer import Tokenizer
+
+Loader = Callable[[dict[str, Any], Tokenizer], Environment]
+
+ENTRY_POINT_GROUP = "proofpool.environments"
+BUILT_IN = {"reasoning_gym": "protocol.environments.reasoning_gym"}
+"""Name to module; imported when asked for."""
+
+
+def environment_names() -> list[str]:
+    return sorted({*BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))})
+
+
+def load_environment(name: str, config: dict[str, Any], tokenizer: Tokenizer) -> Environment:
+    """The environment of this name; raises ConfigError where there is none or its configuration is wrong.
+
+    Example: `load_environment("reasoning_gym", {"dataset": "chain_sum"}, Tokenizer.load(folder))`.
+    """
+    return _loader(name)(config, tokenizer)
+
+
+def environment_of(rules: EnvironmentRules, tokenizer: Tokenizer) -> Environment:
+    """The environment that a pool's rules name; raises ConfigError unless its hash is the one in the rules."""
+    environment = load_environment(rules.name, rules.config, tokenizer)
+    if environment.environment_hash != rules.environment_hash:
+        raise ConfigError(
+            f"the environment {rules.name!r} here isn't the pool's",
+            f"{environment.environment_hash} against {rules.environment_hash}",
+            "install the package version and the tokenizer that the pool uses",
+        )
+    return environment
+
+
+def _loader(name: str) -> Loader:
+    if name in BUILT_IN:
+        return cast(Loader, import_module(BUILT_IN[name]).load)
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        if point.name == name:
+            return cast(Loader, point.load())
+    raise ConfigError(f"no environment is called {name!r}", f"there are: {', '.join(environment_names())}")

@@ -1,0 +1,249 @@
+"""The one forward pass that worker, verifier and trainer share (Llama and Qwen2 architectures, torch).
+
+Two paths to the same numbers, up to float noise:
+
+    packed       tokens [N] of S sequences ─▶ hidden [N, H]     verifier, trainer (differentiable)
+    incremental  prefill of prompts ─▶ step ─▶ step … [B, H]    worker, with a `KvCache`
+
+In: `ModelConfig` and weights (`protocol/weights.py`). Out: hidden states after the final norm, which
+are what TOPLOC proofs are taken of; `logits(hidden)` maps them onto the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from protocol.errors import ProofpoolError
+from protocol.kv_cache import KvCache
+from protocol.packing import Packing
+from protocol.weights import ModelConfig, check_weights, load_weights
+
+Rope = tuple[Tensor, Tensor]
+"""Cosines and sines, each [N, 1, head dim]; the sines of the first half are negated."""
+
+
+class RmsNorm(nn.Module):
+    """x / rms(x) · weight over the last dimension, the mean taken in float32."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        return self.weight * (wide * scale).to(x.dtype)
+
+
+class Attention(nn.Module):
+    """Grouped-query attention with rotary positions; what it attends to is the caller's choice."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.head_dim = config.head_dim
+        queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, queries, bias=config.qkv_bias)
+        self.k_proj = nn.Linear(config.hidden_size, keys, bias=config.qkv_bias)
+        self.v_proj = nn.Linear(config.hidden_size, keys, bias=config.qkv_bias)
+        self.o_proj = nn.Linear(queries, config.hidden_size, bias=config.attention_bias)
+        self.shares_heads = config.num_attention_heads != config.num_key_value_heads
+
+    def project(self, x: Tensor, rope: Rope) -> tuple[Tensor, Tensor, Tensor]:
+        """[N, H] to rotated queries and keys and plain values, each [N, heads, head dim]."""
+        split = (-1, self.head_dim)
+        queries, keys, values = (p(x).unflatten(-1, split) for p in (self.q_proj, self.k_proj, self.v_proj))
+        return rotate(queries, rope), rotate(keys, rope), values
+
+    def attend_packed(self, queries: Tensor, keys: Tensor, values: Tensor, packing: Packing) -> Tensor:
+        """Causal attention within each sequence: [N, heads, head dim] to [N, heads · head dim]."""
+        outputs = []
+        for rows in packing.groups:
+            q, k, v = (x[rows].transpose(1, 2) for x in (queries, keys, values))  # [B, heads, T, head dim]
+            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.shares_heads)
+            outputs.append(mixed.transpose(1, 2).flatten(2).flatten(0, 1))
+        return torch.cat(outputs)[packing.restore]
+
+    def attend_cached(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """One query a row ([B, heads, head dim]) over cached [T, B, kv heads, head dim]; `mask` [T, B] is added."""
+        if self.shares_heads or queries.dtype != torch.float32:
+            q, k, v = (x.movedim(0, 2) for x in (queries[None], keys, values))  # [B, heads, T, head dim]
+            bias = mask.T[:, None, None].to(queries.dtype)
+            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, enable_gqa=self.shares_heads)
+            return mixed.flatten(1)
+        # Many short rows: streaming multiplications are twice as fast as a matrix product per row and head.
+        scores = (keys * (queries * self.head_dim**-0.5)).sum(-1) + mask[:, :, None]
+        weighted: Tensor = values * scores.softmax(0)[..., None]
+        return weighted.sum(0).flatten(1)
+
+
+class Mlp(nn.Module):
+    """SwiGLU: down(silu(gate(x)) · up(x))."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        down: Tensor = self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
+        return down
+
+
+class Layer(nn.Module):
+    """One pre-norm transformer block. Sub-module names are Hugging Face's, so state dicts map one to one."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.input_layernorm = RmsNorm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = RmsNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = Mlp(config)
+
+    def close(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """What follows attention: output projection, residual, MLP, residual."""
+        x = x + self.self_attn.o_proj(mixed)
+        summed: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return summed
+
+
+class Decoder(nn.Module):
+    """The stack that Hugging Face calls `model`."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.norm = RmsNorm(config.hidden_size, config.rms_norm_eps)
+
+
+class CausalLM(nn.Module):
+    """A causal language model. `state_dict()` has exactly the names of `ModelConfig.weight_shapes()`.
+
+    Example::
+
+        model = CausalLM.load(folder)                       # float32 on the CPU
+        hidden = model(tokens, [5, 7])                      # int64 [12] -> [12, H]
+        logits = model.logits(hidden)                       # [12, V]
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.model = Decoder(config)
+        if not config.tie_word_embeddings:
+            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self._rope_tables: dict[torch.dtype, Rope] = {}
+
+    @classmethod
+    def load(cls, folder: Path, dtype: torch.dtype = torch.float32) -> CausalLM:
+        """The model in a Hugging Face folder, computing in `dtype`."""
+        return cls.of(ModelConfig.load(folder), load_weights(folder), dtype)
+
+    @classmethod
+    def of(cls, config: ModelConfig, weights: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> CausalLM:
+        """A model with these weights (copied); raises MalformedFile where they don't fit `config`."""
+        with torch.device("meta"):
+            model = cls(config)
+        model.to_empty(device="cpu").to(dtype)
+        model.set_weights(weights)
+        return model
+
+    def set_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Copies weights of any floating dtype into the parameters, in place."""
+        check_weights(self.config, weights)
+        self.load_state_dict({name: weights[name] for name in self.config.weight_shapes()})
+
+    def weights(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+        """A detached copy of all weights under their Hugging Face names, in `dtype` if given."""
+        return {name: tensor.detach().to(dtype=dtype, copy=True) for name, tensor in self.state_dict().items()}
+
+    def forward(self, tokens: Tensor, lengths: Sequence[int] | Packing) -> Tensor:
+        """Packed pass: int64 [N] tokens of sequences of these lengths, to hidden states [N, H]."""
+        return self._packed(tokens, _packing(lengths, tokens), None)
+
+    def prefill(self, tokens: Tensor, lengths: Sequence[int], max_length: int) -> tuple[Tensor, KvCache]:
+        """Packed pass over prompts that also fills a cache with room for `max_length` tokens a row.
+
+        Returns hidden states of all prompt tokens ([N, H]; the last ones at `Packing.last_rows`) and the cache.
+        """
+        packing = _packing(lengths, tokens)
+        if max(lengths) > max_length:
+            raise ProofpoolError("a prompt is longer than the cache", f"{max(lengths)} > {max_length} tokens")
+        cache = KvCache(self.config, len(lengths), max_length, like=self.model.norm.weight)
+        return self._packed(tokens, packing, cache), cache
+
+    def step(self, tokens: Tensor, cache: KvCache) -> Tensor:
+        """One more token a row: int64 [B] to hidden states [B, H]; the cache grows by one."""
+        cache.check_room()
+        width = int(cache.lengths.max()) + 1
+        unseen = torch.arange(width, device=tokens.device)[:, None] > cache.lengths
+        mask = torch.zeros(unseen.shape, device=tokens.device).masked_fill(unseen, -torch.inf)
+        rope, x = self._rope(cache.lengths), self.model.embed_tokens(tokens)
+        for index, layer in enumerate(self._layers()):
+            queries, keys, values = layer.self_attn.project(layer.input_layernorm(x), rope)
+            cache.put(index, keys, values)
+            seen = cache.keys[index, :width], cache.values[index, :width]
+            x = layer.close(x, layer.self_attn.attend_cached(queries, *seen, mask))
+        cache.lengths = cache.lengths + 1
+        hidden: Tensor = self.model.norm(x)
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., H] to unscaled logits [..., V]."""
+        head = self.model.embed_tokens if self.config.tie_word_embeddings else self.lm_head
+        return functional.linear(hidden, head.weight)
+
+    def _packed(self, tokens: Tensor, packing: Packing, cache: KvCache | None) -> Tensor:
+        rope, x = self._rope(packing.positions), self.model.embed_tokens(tokens)
+        for index, layer in enumerate(self._layers()):
+            queries, keys, values = layer.self_attn.project(layer.input_layernorm(x), rope)
+            if cache is not None:
+                cache.fill(index, packing, keys, values)
+            x = layer.close(x, layer.self_attn.attend_packed(queries, keys, values, packing))
+        if cache is not None:
+            cache.lengths = torch.tensor(packing.lengths)
+        hidden: Tensor = self.model.norm(x)
+        return hidden
+
+    def _layers(self) -> list[Layer]:
+        return [layer for layer in self.model.layers if isinstance(layer, Layer)]
+
+    def _rope(self, positions: Tensor) -> Rope:
+        """Rows of the tables at int64 [N] positions; raises where a position is past the model's range."""
+        dtype = self.model.norm.weight.dtype
+        if dtype not in self._rope_tables:
+            with torch.inference_mode(False):  # the trainer may need the tables of a model first used for decoding
+                self._rope_tables[dtype] = rope_tables(self.config, dtype)
+        cosines, sines = self._rope_tables[dtype]
+        if int(positions.max()) >= len(cosines):
+            raise ProofpoolError("a sequence is longer than the model's positions", f"{len(cosines)} tokens")
+        return cosines[positions], sines[positions]
+
+
+def rope_tables(config: ModelConfig, dtype: torch.dtype) -> Rope:
+    """Cosines and signed sines of every position, [positions, 1, head dim], computed in float32."""
+    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+    positions = torch.arange(config.max_position_embeddings, dtype=torch.float32)
+    angles = torch.outer(positions, 1.0 / config.rope_theta**exponents)[:, None]
+    cosines, sines = angles.cos(), angles.sin()
+    return torch.cat((cosines, cosines), -1).to(dtype), torch.cat((-sines, sines), -1).to(dtype)
+
+
+def rotate(x: Tensor, rope: Rope) -> Tensor:
+    """Rotates the pair (i, i + head dim / 2) of each head by its position's angle i. x: [N, heads, head dim]."""
+    cosines, sines = rope
+    return x * cosines + x.roll(x.shape[-1] // 2, -1) * sines
+
+
+def _packing(lengths: Sequence[int] | Packing, tokens: Tensor) -> Packing:
+    packing = lengths if isinstance(lengths, Packing) else Packing.of(lengths)
+    if packing.num_tokens != len(tokens):
+        raise ProofpoolError("lengths don't add up", f"{packing.num_tokens} against {len(tokens)} tokens")
+    return packing

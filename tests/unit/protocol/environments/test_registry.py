@@ -1,0 +1,40 @@
+"""Environments by name, and that a pool's rules get the environment they were made for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from protocol.environments.reasoning_gym import ReasoningGym
+from protocol.environments.registry import environment_names, environment_of, load_environment
+from protocol.errors import ConfigError
+from protocol.rules import EnvironmentRules
+from protocol.tokenizer import Tokenizer
+
+CONFIG = {"dataset": "chain_sum"}
+
+
+def test_the_built_in_environment_is_found(tokenizer: Tokenizer) -> None:
+    assert "reasoning_gym" in environment_names()
+    assert isinstance(load_environment("reasoning_gym", CONFIG, tokenizer), ReasoningGym)
+
+
+def test_an_unknown_name_lists_those_there_are(tokenizer: Tokenizer) -> None:
+    with pytest.raises(ConfigError, match="reasoning_gym"):
+        load_environment("no_such", {}, tokenizer)
+
+
+def test_rules_get_their_environment_and_no_other(tokenizer: Tokenizer) -> None:
+    environment = load_environment("reasoning_gym", CONFIG, tokenizer)
+    rules = EnvironmentRules(name="reasoning_gym", config=CONFIG, environment_hash=environment.environment_hash)
+    assert environment_of(rules, tokenizer).environment_hash == environment.environment_hash
+    with pytest.raises(ConfigError, match="isn't the pool's"):
+        environment_of(rules.model_copy(update={"config": {**CONFIG, "seed": 1}}), tokenizer)
+
+
+def test_the_package_is_imported_only_when_an_environment_is_loaded() -> None:
+    program = "import protocol.environments.registry, protocol.environments.reasoning_gym, sys; "
+    program += "sys.exit('reasoning_gym' in sys.modules or 'torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
