@@ -49,7 +49,7 @@ class LazyCommands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """What runs."""
         if args[0] in COMMANDS:
-            return args[0], _loaded(args[0]), args[1:]
+            return args[0], load_command(args[0]), args[1:]
         return super().resolve_command(ctx, args)
 
 
@@ -106,7 +106,8 @@ def _listed(name: str) -> Any:
     return command
 
 
-def _loaded(name: str) -> Any:
+def load_command(name: str) -> Any:
+    """The command behind a name of the table, imported now."""
     module_name, _, attribute = COMMANDS[name][0].partition(":")
     found = getattr(importlib.import_module(module_name), attribute)
     if not isinstance(found, typer.Typer):

@@ -1,0 +1,187 @@
+"""The verification that verdicts are based on: strict form, signs too, pooled over a submission.
+
+In: for each audited rollout the verifier's own hidden states [T, H] and the `proofs` column as it
+came. Out: a `SubmissionResult`, or MalformedProof naming the rollout. Limits are not applied here:
+they are rules (`toploc_exp_mismatch_share`, `toploc_mantissa_mean`).
+
+A proof says nothing if its values don't depend on the indices, and loose limits can let it pass: a
+constant takes 4 bytes (its length gives it away), or 258 with zeros for coefficients. Two facts about
+each chunk show such a proof; `is_degenerate` is true if either does, and no honest chunk in 10^5 of
+four distributions, clean or with noise, came near (docs/toploc.md):
+- `degree`, of the claimed polynomial. Leading coefficients of an honest one are as good as uniform:
+  the chance that the first t are all zero is 65497^-t. Four are allowed for: 5e-20 a chunk.
+- `num_distinct`, values that it takes at the verifier's indices, against those of the verifier's own
+  states. A differing value is rather a new one than a repeated one; under half is degenerate.
+A near-constant made for *all* indices needs a small modulus (m = k), which `parse_proofs` refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from protocol.errors import MalformedProof, ProofpoolError
+from protocol.toploc.activations import Activations, bf16_patterns, require_finite
+from protocol.toploc.chunks import group_chunks, require_rows
+from protocol.toploc.compare import Comparison, Flags, compare, mean_and_median, num_distinct
+from protocol.toploc.encoding import CHUNK_ROWS, TOPK, ProofSet, parse_proofs
+from protocol.toploc.field import Field
+from protocol.toploc.modulus import Indices
+from protocol.toploc.topk import Bits, Ties, select
+
+NO_MATCH = 128.0
+"""Mean and median where no value agrees in sign and exponent: one more than mantissas can differ by."""
+
+_LEADING = 4
+_FEW_VALUES = 8
+"""Below this many different values of its own, the verifier can't call a proof degenerate."""
+
+
+@dataclass(frozen=True)
+class ChunkResult:
+    """One chunk. `mismatches` counts values whose sign or exponent differs; mantissas are of the others."""
+
+    rollout: int
+    chunk: int
+    num_values: int
+    sign_mismatches: int
+    exp_mismatches: int
+    mismatches: int
+    mantissa_mean: float
+    mantissa_median: float
+    degree: int
+    num_distinct: int
+    is_degenerate: bool
+
+
+@dataclass(frozen=True)
+class SubmissionResult:
+    """All chunks of the audited rollouts, and the same statistics over all their values.
+
+    Example: `result.mismatch_share > rules.thresholds.toploc_exp_mismatch_share.reject`.
+    """
+
+    chunks: tuple[ChunkResult, ...]
+    mantissa_error_sum: int
+    mantissa_median: float
+
+    @property
+    def num_values(self) -> int:
+        return sum(chunk.num_values for chunk in self.chunks)
+
+    @property
+    def mismatches(self) -> int:
+        """Values whose sign or exponent differs."""
+        return sum(chunk.mismatches for chunk in self.chunks)
+
+    @property
+    def mismatch_share(self) -> float:
+        """`mismatches` / `num_values`, 0 to 1."""
+        return self.mismatches / self.num_values
+
+    @property
+    def mantissa_mean(self) -> float:
+        """Mean |difference| of the mantissas that are compared, 0 to 127, or 128 if none is."""
+        num_matched = self.num_values - self.mismatches
+        return self.mantissa_error_sum / num_matched if num_matched else NO_MATCH
+
+    @property
+    def num_degenerate(self) -> int:
+        """Chunks whose proof says nothing."""
+        return sum(chunk.is_degenerate for chunk in self.chunks)
+
+
+def verify_rollouts(
+    hidden: Sequence[Activations],
+    proofs: Sequence[bytes],
+    *,
+    chunk_rows: int = CHUNK_ROWS,
+    topk: int = TOPK,
+    ties: Ties = "lowest",
+) -> SubmissionResult:
+    """Compare the `proofs` columns with the verifier's own bf16 states [T, H] of the same rollouts.
+
+    Raises MalformedProof for a column that isn't canonical, ProofpoolError for states that are
+    wrongly shaped or typed, or not finite: then the verifier is at fault, not the proof.
+    """
+    rollouts = [bf16_patterns(rows) for rows in hidden]
+    require_rows(rollouts, topk)
+    if not len(rollouts) == len(proofs) > 0:
+        why = f"{len(proofs)} columns of proofs, {len(rollouts)} rollouts"
+        raise ProofpoolError("there is nothing to verify, or it doesn't match", why, "pass both for each rollout")
+    claims = _parse_all(proofs, rollouts, chunk_rows, topk)
+    results: dict[int, ChunkResult] = {}
+    errors = []
+    for numbers, bits in group_chunks(rollouts, chunk_rows, ties):
+        indices = select(bits, topk, ties)
+        own = np.take_along_axis(bits, indices, axis=1)
+        require_finite(own)
+        group = claims.take(numbers)
+        found = compare(group.moduli, group.coefficients, indices, own)
+        results.update(zip(numbers.tolist(), _chunk_results(group, found, own), strict=True))
+        errors.append(found.mantissa_error[_matched(found)])
+    pooled = np.concatenate(errors)
+    median = float(np.median(pooled)) if len(pooled) else NO_MATCH
+    return SubmissionResult(tuple(results[number] for number in range(len(results))), int(pooled.sum()), median)
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """The parsed proofs of all chunks [C], and each one's (rollout, chunk)."""
+
+    labels: list[tuple[int, int]]
+    moduli: Indices
+    coefficients: Field
+
+    def take(self, numbers: Indices) -> _Claims:
+        return _Claims([self.labels[i] for i in numbers], self.moduli[numbers], self.coefficients[numbers])
+
+
+def _parse_all(columns: Sequence[bytes], rollouts: Sequence[Bits], chunk_rows: int, topk: int) -> _Claims:
+    sets: list[ProofSet] = []
+    for number, (column, rows) in enumerate(zip(columns, rollouts, strict=True)):
+        try:
+            sets.append(parse_proofs(column, len(rows), chunk_rows=chunk_rows, topk=topk, hidden_size=rows.shape[1]))
+        except MalformedProof as error:
+            raise MalformedProof(error.what, f"rollout {number}: {error.why}", error.todo) from error
+    labels = [(number, chunk) for number, proof_set in enumerate(sets) for chunk in range(len(proof_set))]
+    moduli, coefficients = [s.moduli for s in sets], [s.coefficients for s in sets]
+    return _Claims(labels, np.concatenate(moduli), np.concatenate(coefficients))
+
+
+def _matched(found: Comparison) -> Flags:
+    return ~(found.sign_differs | found.exp_differs)
+
+
+def _chunk_results(claims: _Claims, found: Comparison, own: Bits) -> list[ChunkResult]:
+    matched = _matched(found)
+    means, medians = mean_and_median(found.mantissa_error, matched, NO_MATCH)
+    degrees, distinct = _degrees(claims.coefficients), num_distinct(found.claimed)
+    columns = (
+        found.sign_differs.sum(axis=1),
+        found.exp_differs.sum(axis=1),
+        (~matched).sum(axis=1),
+        means,
+        medians,
+        degrees,
+        distinct,
+        _is_degenerate(degrees, distinct, num_distinct(own), own.shape[1]),
+    )
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [ChunkResult(*label, own.shape[1], *row) for label, row in zip(claims.labels, rows, strict=True)]
+
+
+def _degrees(coefficients: Field) -> Indices:
+    """Degree of each row's polynomial; 0 for the zero polynomial too."""
+    k = coefficients.shape[1]
+    powers = np.arange(k)
+    degrees: Indices = np.where(coefficients != 0, powers, 0).max(axis=1)
+    return degrees
+
+
+def _is_degenerate(degrees: Indices, distinct: Indices, own_distinct: Indices, k: int) -> Flags:
+    says_nothing = (degrees < k - _LEADING) | (2 * distinct < own_distinct)
+    flags: Flags = (own_distinct >= _FEW_VALUES) & says_nothing
+    return flags
