@@ -33,7 +33,7 @@ class Artifact:
     """(start, length) in bytes of what the constructor writes into the deployed code."""
 
     def entry(self, kind: str, name: str = "") -> dict[str, Any]:
-        """The ABI entry of `kind` (function, event, error, constructor) called `name`. Raises KeyError if there is none."""
+        """The ABI entry of `kind` (function, event, error, constructor) called `name`; raises KeyError if missing."""
         for entry in self.abi:
             if entry["type"] == kind and entry.get("name", "") == name:
                 return entry

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 import rlp
 import sha3
-from eth_abi import encode
+from eth_abi.abi import encode
 
 from contracts.artifacts import CONTRACT_NAMES, ContractName, load
 
