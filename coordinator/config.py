@@ -46,6 +46,8 @@ class CoordinatorConfig(RoleConfig):
     """Groups with variance that make a batch."""
     batch_seconds: int = Field(default=600, ge=1)
     """How long the trainer is expected to take for a step, in chain time."""
+    reveal_epochs: int = Field(default=6, ge=2)
+    """Epochs from a draw to the verdict; later ones still count, but the next seat is drawn meanwhile."""
     epoch_seconds: float = Field(default=5.0, gt=0)
     loop_seconds: float = Field(default=0.25, gt=0)
     """Pause between two turns of the background loop."""

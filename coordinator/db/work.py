@@ -70,7 +70,9 @@ class SubmissionRow(Base):
     reason: Mapped[str | None]
     received_time: Mapped[Count]
     log_index: Mapped[Count] = mapped_column(index=True)
-    """Leaf of its `submission.received` event; the epoch that anchors it is its intake epoch."""
+    """Leaf of its `submission.received` event."""
+    epoch: Mapped[Count]
+    """Its intake epoch: the one that was open when it came in, which anchors its leaf."""
 
 
 class GroupRow(Base):
@@ -131,6 +133,8 @@ class VerdictRow(Base):
     reason: Mapped[str | None]
     signed_verdict: Mapped[dict[str, Any]] = mapped_column(JSON)
     evidence: Mapped[dict[str, Any]] = mapped_column(JSON)
+    in_time: Mapped[bool]
+    """Revealed before its turn had passed: only such verdicts are paid."""
     log_index: Mapped[Count]
 
 

@@ -1,0 +1,216 @@
+"""Accepted groups for the trainer: one batch a step, leased until it is acknowledged.
+
+In: pending groups. Out: a signed offer, a parquet file of exactly its rows, and in the end consumed groups.
+
+Which groups: those young enough for the step (`policy_version >= step - 1 - max_async`), in the order of their
+intake epochs, and within an epoch in the order of keccak256(beacon(epoch) ‖ submission id ‖ uint32 group).
+The beacon didn't exist when the epoch was anchored, so nobody, the coordinator included, can choose who comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select, tuple_
+from sqlalchemy.orm import Session
+
+from coordinator import log
+from coordinator.batch_file import BatchFile, GroupKey, batch_file
+from coordinator.context import Coordinator
+from coordinator.db.chain import Epoch, Version
+from coordinator.db.work import BatchRow, GroupRow, SubmissionRow, TaskRow
+from coordinator.pool import chain_time, pool_record
+from coordinator.use import Unused, leave_unused, move
+from protocol.api import BatchOffer, GroupRef, Use
+from protocol.canonical import from_hex0x, keccak256
+from protocol.errors import NotFound, Rejected
+from protocol.merkle.standard import StandardTree
+from protocol.reasons import RejectReason
+from protocol.wire import Batch, Signed
+
+GROUP_LEAF = ("bytes32", "uint32")
+LEASED, CONSUMED = "leased", "consumed"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A pending group and what its place in the order depends on."""
+
+    submission_id: str
+    group: int
+    epoch: int
+    beacon_hash: str
+    rules_hash: str
+
+    @property
+    def key(self) -> GroupKey:
+        return (self.submission_id, self.group)
+
+    @property
+    def rank(self) -> tuple[int, bytes]:
+        words = from_hex0x(self.beacon_hash) + from_hex0x(self.submission_id) + self.group.to_bytes(4, "big")
+        return (self.epoch, keccak256(words))
+
+
+def lease_batch(coordinator: Coordinator, step: int) -> BatchOffer | None:
+    """The batch of optimizer step `step`: the same one until it is acknowledged; None while groups are wanting."""
+    with coordinator.reading() as session:
+        if (known := _offered(session, step)) is not None:
+            return known
+        _check_step(session, coordinator.config.pool_id, step)
+        oldest_version = step - 1 - pool_record(session, coordinator.config.pool_id).max_async
+        chosen = choose(_candidates(session, oldest_version), coordinator.config.groups_per_step)
+        stale = _stale(session, oldest_version)
+    if stale:
+        with coordinator.writing() as session:
+            for group in _stale(session, oldest_version):
+                leave_unused(session, group, Unused.STALE)
+    if not chosen:
+        return None
+    keys = [candidate.key for candidate in chosen]
+    file = batch_file(coordinator, keys, chosen[0].rules_hash, groups_root(keys))
+    file_sha256 = coordinator.blobs.put(file.data)
+    with coordinator.writing() as session:
+        # Another request for this step may have been quicker; for no other step can there be one.
+        return _offered(session, step) or _keep(coordinator, session, step, keys, file, file_sha256)
+
+
+def choose(candidates: Sequence[Candidate], num_groups: int) -> list[Candidate]:
+    """The first `num_groups` by rank that share the rules of the first; none while there are fewer."""
+    in_order = sorted(candidates, key=lambda candidate: candidate.rank)
+    alike = [candidate for candidate in in_order if candidate.rules_hash == in_order[0].rules_hash]
+    return alike[:num_groups] if len(alike) >= num_groups else []
+
+
+def groups_root(keys: Sequence[GroupKey]) -> str:
+    """What `Batch` is signed over: the tree of (submission id, group)."""
+    return StandardTree(GROUP_LEAF, keys).root
+
+
+def acknowledge_batch(coordinator: Coordinator, number: int) -> None:
+    """The trainer has durably taken the step: the groups are consumed. Doing so twice is doing so once."""
+    with coordinator.writing() as session:
+        batch = session.get(BatchRow, number)
+        if batch is None:
+            raise NotFound("no such batch", str(number))
+        if batch.state == CONSUMED:
+            return
+        batch.state = CONSUMED
+        for group in session.scalars(select(GroupRow).where(GroupRow.batch == number)):
+            move(group, Use.CONSUMED)
+        root = BatchOffer.model_validate(batch.offer).groups_root
+        log.append(
+            session, "batch.consumed", root, chain_time(session), {"number": batch.number, "step": batch.step}
+        )
+
+
+def batch_row(session: Session, number: int) -> BatchRow:
+    """Raises NotFound where no such batch was ever leased."""
+    row = session.get(BatchRow, number)
+    if row is None:
+        raise NotFound("no such batch", str(number), "GET /v1/batches lists them")
+    return row
+
+
+def _offered(session: Session, step: int) -> BatchOffer | None:
+    row = session.scalar(select(BatchRow).where(BatchRow.step == step))
+    return None if row is None else BatchOffer.model_validate(row.offer)
+
+
+def _check_step(session: Session, pool_id: int, step: int) -> None:
+    """Steps follow each other, and the next one comes when the last batch is acknowledged."""
+    last = session.scalar(select(BatchRow).order_by(BatchRow.step.desc()).limit(1))
+    if last is not None and last.state != CONSUMED:
+        raise Rejected(RejectReason.LEASE_LIMIT, f"batch {last.number} of step {last.step} isn't acknowledged")
+    if last is None:
+        newest = session.scalar(select(func.max(Version.policy_version)).where(Version.pool_id == pool_id))
+        expected = 1 + (newest or 0)
+    else:
+        expected = last.step + 1
+    if step != expected:
+        raise Rejected(RejectReason.VALUE_OUT_OF_BOUNDS, "next step", value=str(step), threshold=str(expected))
+
+
+def _candidates(session: Session, oldest_version: int) -> list[Candidate]:
+    rows = session.execute(
+        select(
+            GroupRow.submission_id, GroupRow.group, SubmissionRow.epoch, Epoch.beacon_hash, TaskRow.rules_hash
+        )
+        .join(SubmissionRow, SubmissionRow.submission_id == GroupRow.submission_id)
+        .join(Epoch, Epoch.epoch == SubmissionRow.epoch)
+        .join(TaskRow, TaskRow.task_id == SubmissionRow.task_id)
+        .where(GroupRow.use == Use.PENDING, GroupRow.policy_version >= oldest_version, Epoch.beacon_hash.is_not(None))
+    )
+    return [Candidate(*row) for row in rows.tuples()]
+
+
+def _stale(session: Session, oldest_version: int) -> list[GroupRow]:
+    """Pending groups that no later step can use."""
+    return list(
+        session.scalars(
+            select(GroupRow)
+            .where(GroupRow.use == Use.PENDING, GroupRow.policy_version < oldest_version)
+            .order_by(GroupRow.submission_id, GroupRow.group)
+        )
+    )
+
+
+def _keep(
+    coordinator: Coordinator, session: Session, step: int, keys: Sequence[GroupKey], file: BatchFile, file_sha256: str
+) -> BatchOffer:
+    """The batch's row, its groups' use, and its event."""
+    offer = _offer(coordinator, session, step, keys, file, file_sha256)
+    groups = session.scalars(
+        select(GroupRow).where(tuple_(GroupRow.submission_id, GroupRow.group).in_(list(keys)))
+    ).all()
+    for group in groups:
+        move(group, Use.BATCHED)
+        group.batch = offer.number
+    log.append(
+        session,
+        "batch.leased",
+        offer.groups_root,
+        chain_time(session),
+        {
+            "number": offer.number,
+            "step": step,
+            "file_sha256": file_sha256,
+            "groups": [[submission_id, group] for submission_id, group in keys],
+        },
+    )
+    session.add(
+        BatchRow(
+            number=offer.number,
+            step=step,
+            offer=offer.model_dump(mode="json"),
+            file_sha256=file_sha256,
+            state=LEASED,
+            deadline=offer.deadline,
+        )
+    )
+    return offer
+
+
+def _offer(
+    coordinator: Coordinator, session: Session, step: int, keys: Sequence[GroupKey], file: BatchFile, file_sha256: str
+) -> BatchOffer:
+    last = session.scalar(select(func.max(BatchRow.number)))
+    message = Batch(
+        pool_id=coordinator.config.pool_id,
+        number=0 if last is None else last + 1,
+        step=step,
+        groups_root=groups_root(keys),
+    )
+    return BatchOffer(
+        pool_id=message.pool_id,
+        number=message.number,
+        step=step,
+        groups=tuple(GroupRef(submission_id=submission_id, group=group) for submission_id, group in keys),
+        groups_root=message.groups_root,
+        signature=Signed[Batch].by(coordinator.signer, message, coordinator.domain).signature,
+        file_sha256=file_sha256,
+        num_rollouts=file.num_rollouts,
+        num_tokens=file.num_tokens,
+        deadline=chain_time(session) + coordinator.config.batch_seconds,
+    )

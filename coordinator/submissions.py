@@ -1,0 +1,150 @@
+"""Submissions as others see them: one with its verdicts, a page of many, the case against one.
+
+In: rows. Out: `SubmissionView`, `Assignment` and `CaseFile` of `protocol/api.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from coordinator import log
+from coordinator.db.chain import Epoch
+from coordinator.db.log import Event
+from coordinator.db.work import Draw, SubmissionRow, TaskRow, VerdictRow
+from coordinator.draws import MISSED, OPEN
+from coordinator.standing import UNSETTLED
+from protocol.api import Assignment, CaseFile, CaseVerdict, InclusionProof, Standing, SubmissionView, VerdictView
+from protocol.canonical import hex0x, sha256
+from protocol.errors import NotFound
+from protocol.merkle.history import inclusion_proof
+from protocol.wire import Evidence, Signed, Submission, Task, Verdict
+
+MAX_ASSIGNMENTS = 256
+
+
+def submission_row(session: Session, submission_id: str) -> SubmissionRow:
+    """Raises NotFound where no such submission was ever received."""
+    row = session.get(SubmissionRow, submission_id)
+    if row is None:
+        raise NotFound("no such submission", submission_id, "GET /v1/submissions lists them")
+    return row
+
+
+def submission_view(session: Session, row: SubmissionRow, verdicts: Sequence[VerdictRow] = ()) -> SubmissionView:
+    task = session.get_one(TaskRow, row.task_id)
+    return SubmissionView(
+        submission_id=row.submission_id,
+        provider=row.provider,
+        submission=Signed[Submission].model_validate(row.signed_submission),
+        task=Signed[Task].model_validate(task.signed_task),
+        standing=Standing(row.standing),
+        reason=row.reason,
+        file_sha256=row.file_sha256,
+        num_bytes=row.num_bytes,
+        num_rollouts=row.num_rollouts,
+        num_units=row.num_units,
+        received_time=row.received_time,
+        epoch=row.epoch,
+        log_index=row.log_index,
+        verdicts=tuple(_verdict_view(verdict) for verdict in verdicts),
+    )
+
+
+def submission_page(
+    session: Session, after: int, limit: int, node: str | None, standing: Standing | None
+) -> list[SubmissionView]:
+    """Submissions in the order in which they came, past log index `after`; without their verdicts."""
+    query = select(SubmissionRow).where(SubmissionRow.log_index > after).order_by(SubmissionRow.log_index).limit(limit)
+    if node is not None:
+        query = query.where(SubmissionRow.node == node)
+    if standing is not None:
+        query = query.where(SubmissionRow.standing == standing)
+    return [submission_view(session, row) for row in session.scalars(query).all()]
+
+
+def verdicts_on(session: Session, submission_id: str) -> list[VerdictRow]:
+    """In drawn order."""
+    return list(
+        session.scalars(
+            select(VerdictRow)
+            .where(VerdictRow.submission_id == submission_id)
+            .order_by(VerdictRow.round, VerdictRow.draw)
+        )
+    )
+
+
+def assignments(session: Session, validator: str) -> list[Assignment]:
+    """What this validator's seats have to judge, oldest first; a missed turn can be made up for until it is settled."""
+    rows = session.execute(
+        select(Draw, SubmissionRow, TaskRow, Epoch.beacon_hash)
+        .join(SubmissionRow, SubmissionRow.submission_id == Draw.submission_id)
+        .join(TaskRow, TaskRow.task_id == SubmissionRow.task_id)
+        .join(Epoch, Epoch.epoch == SubmissionRow.epoch)
+        .where(Draw.validator == validator, Draw.state.in_((OPEN, MISSED)), SubmissionRow.standing.in_(UNSETTLED))
+        .order_by(Draw.state.desc(), SubmissionRow.log_index)
+        .limit(MAX_ASSIGNMENTS)
+    )
+    verdict_epoch = log.open_epoch(session)
+    return [
+        Assignment(
+            submission_id=submission.submission_id,
+            provider=submission.provider,
+            submission=Signed[Submission].model_validate(submission.signed_submission),
+            task=Signed[Task].model_validate(task.signed_task),
+            file_sha256=submission.file_sha256,
+            epoch=submission.epoch,
+            beacon_hash=beacon_hash,
+            round=draw.round,
+            draw=draw.draw,
+            seat=draw.seat,
+            verdict_epoch=verdict_epoch,
+        )
+        for draw, submission, task, beacon_hash in rows.tuples()
+    ]
+
+
+def case_file(session: Session, submission_id: str) -> CaseFile:
+    """All that Court.accuse asks for. Raises NotFound until the submission is anchored."""
+    row = submission_row(session, submission_id)
+    event = session.get_one(Event, row.log_index)
+    return CaseFile(
+        submission=Signed[Submission].model_validate(row.signed_submission),
+        event_hash=hex0x(sha256(event.document)),
+        inclusion=_inclusion(session, event),
+        verdicts=tuple(
+            CaseVerdict(
+                validator=verdict.validator,
+                draw=verdict.draw,
+                verdict=Signed[Verdict].model_validate(verdict.signed_verdict),
+            )
+            for verdict in verdicts_on(session, submission_id)
+        ),
+    )
+
+
+def _inclusion(session: Session, event: Event) -> InclusionProof:
+    """Under the first anchored head that holds the leaf."""
+    anchor = session.scalar(
+        select(Epoch).where(Epoch.size > event.index, Epoch.block.is_not(None)).order_by(Epoch.epoch).limit(1)
+    )
+    if anchor is None:
+        raise NotFound("the submission isn't anchored yet", f"leaf {event.index}", "wait for the next epoch")
+    return InclusionProof(
+        index=event.index,
+        leaf_hash=event.leaf_hash,
+        size=anchor.size,
+        root=anchor.root,
+        epoch=anchor.epoch,
+        path=inclusion_proof(log.LogNodes(session), event.index, anchor.size),
+    )
+
+
+def _verdict_view(row: VerdictRow) -> VerdictView:
+    return VerdictView(
+        validator=row.validator,
+        verdict=Signed[Verdict].model_validate(row.signed_verdict),
+        evidence=Evidence.model_validate(row.evidence),
+    )
