@@ -91,18 +91,14 @@ def groups_root(keys: Sequence[GroupKey]) -> str:
 def acknowledge_batch(coordinator: Coordinator, number: int) -> None:
     """The trainer has durably taken the step: the groups are consumed. Doing so twice is doing so once."""
     with coordinator.writing() as session:
-        batch = session.get(BatchRow, number)
-        if batch is None:
-            raise NotFound("no such batch", str(number))
+        batch = batch_row(session, number)
         if batch.state == CONSUMED:
             return
         batch.state = CONSUMED
         for group in session.scalars(select(GroupRow).where(GroupRow.batch == number)):
             move(group, Use.CONSUMED)
         root = BatchOffer.model_validate(batch.offer).groups_root
-        log.append(
-            session, "batch.consumed", root, chain_time(session), {"number": batch.number, "step": batch.step}
-        )
+        log.append(session, "batch.consumed", root, chain_time(session), {"number": batch.number, "step": batch.step})
 
 
 def batch_row(session: Session, number: int) -> BatchRow:
@@ -111,6 +107,12 @@ def batch_row(session: Session, number: int) -> BatchRow:
     if row is None:
         raise NotFound("no such batch", str(number), "GET /v1/batches lists them")
     return row
+
+
+def batch_page(session: Session, after: int, limit: int) -> list[BatchOffer]:
+    """Offers by number, past `after`."""
+    rows = session.scalars(select(BatchRow).where(BatchRow.number > after).order_by(BatchRow.number).limit(limit))
+    return [BatchOffer.model_validate(row.offer) for row in rows]
 
 
 def _offered(session: Session, step: int) -> BatchOffer | None:
@@ -134,15 +136,13 @@ def _check_step(session: Session, pool_id: int, step: int) -> None:
 
 def _candidates(session: Session, oldest_version: int) -> list[Candidate]:
     rows = session.execute(
-        select(
-            GroupRow.submission_id, GroupRow.group, SubmissionRow.epoch, Epoch.beacon_hash, TaskRow.rules_hash
-        )
+        select(GroupRow.submission_id, GroupRow.group, SubmissionRow.epoch, Epoch.beacon_hash, TaskRow.rules_hash)
         .join(SubmissionRow, SubmissionRow.submission_id == GroupRow.submission_id)
         .join(Epoch, Epoch.epoch == SubmissionRow.epoch)
         .join(TaskRow, TaskRow.task_id == SubmissionRow.task_id)
         .where(GroupRow.use == Use.PENDING, GroupRow.policy_version >= oldest_version, Epoch.beacon_hash.is_not(None))
     )
-    return [Candidate(*row) for row in rows.tuples()]
+    return [Candidate(key, group, epoch, beacon or "", rules) for key, group, epoch, beacon, rules in rows.tuples()]
 
 
 def _stale(session: Session, oldest_version: int) -> list[GroupRow]:

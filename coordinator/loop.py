@@ -18,12 +18,15 @@ import threading
 from collections.abc import Callable, Sequence
 
 from coordinator.context import Coordinator
+from coordinator.draws import open_draws
+from coordinator.settle import settle
+from coordinator.tasks import expire_leases
 from protocol.errors import Unreachable
 from protocol.telemetry import get_logger
 
 Stage = Callable[[Coordinator], None]
 
-STAGES: tuple[Stage, ...] = ()
+STAGES: tuple[Stage, ...] = (expire_leases, open_draws, settle)
 
 
 class Loop:

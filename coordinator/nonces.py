@@ -16,7 +16,9 @@ from protocol.http import Caller
 def use_nonce(session: Session, caller: Caller, now: float) -> None:
     """Remember this request's nonce. Raises SignatureInvalid where it has none, or one that was used."""
     if not caller.nonce:
-        raise SignatureInvalid("this request needs a nonce", "it isn't idempotent", "sign each request with a new nonce")
+        raise SignatureInvalid(
+            "this request needs a nonce", "it isn't idempotent", "sign each request with a new nonce"
+        )
     session.execute(delete(SeenNonce).where(SeenNonce.expiry <= int(now)))
     if session.get(SeenNonce, (caller.address, caller.nonce)) is not None:
         raise SignatureInvalid("this signed request was sent before", f"nonce {caller.nonce}", "sign a new request")

@@ -90,5 +90,5 @@ def _validator_payments(
     return dict.fromkeys(agreeing[: escrow.max_verdicts(pool)], amount_wei) if amount_wei else {}
 
 
-def _groups_of(submission: SubmissionRow) -> Select[tuple[GroupRow]]:
+def _groups_of(submission: SubmissionRow) -> Select[GroupRow]:
     return select(GroupRow).where(GroupRow.submission_id == submission.submission_id).order_by(GroupRow.group)

@@ -43,7 +43,9 @@ def can_move(old: str | None, new: Use) -> bool:
 def move(group: GroupRow, new: Use) -> None:
     """Raises ProofpoolError for a move that isn't in `MOVES`."""
     if not can_move(group.use, new):
-        raise ProofpoolError("a group can't be used like that", f"{group.submission_id}/{group.group}: {group.use} to {new}")
+        raise ProofpoolError(
+            "a group can't be used like that", f"{group.submission_id}/{group.group}: {group.use} to {new}"
+        )
     group.use = new
 
 

@@ -98,9 +98,7 @@ def _check_epoch(session: Session, message: VerdictCommitment) -> None:
             threshold=str(current),
         )
     if message.part >= MAX_PARTS:
-        raise Rejected(
-            RejectReason.VALUE_OUT_OF_BOUNDS, "part", value=str(message.part), threshold=str(MAX_PARTS - 1)
-        )
+        raise Rejected(RejectReason.VALUE_OUT_OF_BOUNDS, "part", value=str(message.part), threshold=str(MAX_PARTS - 1))
 
 
 def _drawn(session: Session, message: Verdict, validator: str) -> Draw:

@@ -16,7 +16,6 @@ from protocol.wire import (
     Address,
     Evidence,
     Hash32,
-    Receipt,
     Signature,
     Signed,
     Submission,
@@ -257,5 +256,20 @@ class EpochView(_Shape):
     beacon_hash: Hash32 | None
 
 
-class ReceiptView(_Shape):
-    receipt: Signed[Receipt]
+class CaseVerdict(_Shape):
+    """A verdict as Court.accuse takes it: raw draw `draw` of its round fell on its seat."""
+
+    validator: Address
+    draw: UInt32
+    verdict: Signed[Verdict]
+
+
+class CaseFile(_Shape):
+    """Everything that an accusation of a submission is made of; who accuses picks the slashing verdicts."""
+
+    submission: Signed[Submission]
+    event_hash: Hash32
+    """SHA-256 of the `submission.received` event's canonical bytes."""
+    inclusion: InclusionProof
+    verdicts: tuple[CaseVerdict, ...]
+    """In drawn order, of every outcome."""

@@ -15,7 +15,7 @@ import httpx
 from pydantic import BaseModel, TypeAdapter
 
 from protocol import api
-from protocol.errors import CoordinatorUnreachable, ProofpoolError, Rejected
+from protocol.errors import CoordinatorUnreachable, NotFound, ProofpoolError, Rejected
 from protocol.reasons import RejectReason
 from protocol.rules import Rules
 from protocol.wire import EarningsAttestation, Receipt, Signed, Task, VerdictCommitment, WeightsRelease
@@ -56,6 +56,10 @@ class CoordinatorClient:
         body = api.TaskRequest(policy_version=policy_version)
         return Signed[Task].model_validate_json(self._send("POST", "/v1/tasks", body).content)
 
+    def return_task(self, task_id: str) -> None:
+        """Hand a lease back that won't be used."""
+        self._request("DELETE", f"/v1/tasks/{task_id}")
+
     def submit(self, envelope: api.SubmissionEnvelope, submission_id: str, file: bytes) -> Signed[Receipt]:
         header = base64.urlsafe_b64encode(envelope.model_dump_json().encode()).decode()
         answer = self._request(
@@ -71,6 +75,13 @@ class CoordinatorClient:
 
     def submission_file(self, submission_id: str) -> bytes:
         return self._request("GET", f"/v1/submissions/{submission_id}/file").content
+
+    def submissions(self, after: int = -1, limit: int = 100, **filters: str) -> list[api.SubmissionView]:
+        """A page in the order of arrival, past log index `after`; filters: node, standing."""
+        return self._list(api.SubmissionView, "/v1/submissions", after=after, limit=limit, **filters)
+
+    def case(self, submission_id: str) -> api.CaseFile:
+        return self._get(api.CaseFile, f"/v1/submissions/{submission_id}/case")
 
     def assignments(self, validator: str) -> list[api.Assignment]:
         return self._list(api.Assignment, "/v1/assignments", validator=validator)
@@ -148,6 +159,8 @@ def _problem(answer: httpx.Response) -> ProofpoolError:
     """The error that a refusal stands for."""
     try:
         problem = api.Problem.model_validate_json(answer.content)
+        if problem.code == "not_found":
+            return NotFound("the coordinator has no such object", problem.detail, problem.hint)
         reason = RejectReason(problem.code)
     except ValueError:
         return CoordinatorUnreachable("the coordinator failed", f"HTTP {answer.status_code}: {answer.text[:200]}")

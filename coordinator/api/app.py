@@ -10,14 +10,20 @@ from collections.abc import Collection
 
 from fastapi import APIRouter, FastAPI
 
-from coordinator.api import pool
+from coordinator.api import batches, pool, submissions, tasks, verdicts
 from coordinator.api.body import MAX_JSON_BYTES, BodyLimit
 from coordinator.api.problems import ProblemBoundary, install_problems
 from coordinator.context import Coordinator
 from protocol.api import Problem
 from protocol.wire import PROTOCOL_VERSION
 
-ROUTERS: tuple[APIRouter, ...] = (pool.router,)
+ROUTERS: tuple[APIRouter, ...] = (
+    pool.router,
+    tasks.router,
+    submissions.router,
+    verdicts.router,
+    batches.router,
+)
 FILE_BYTES = 64 << 20
 """The most that any pool's rules may allow a rollout file; intake applies the task's own limit."""
 

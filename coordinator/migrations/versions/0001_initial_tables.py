@@ -257,6 +257,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.String(), nullable=True),
         sa.Column("received_time", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("log_index", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("epoch", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.ForeignKeyConstraint(
             ["task_id"],
             ["task.task_id"],
@@ -322,6 +323,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.String(), nullable=True),
         sa.Column("signed_verdict", sa.JSON(), nullable=False),
         sa.Column("evidence", sa.JSON(), nullable=False),
+        sa.Column("in_time", sa.Boolean(), nullable=False),
         sa.Column("log_index", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.ForeignKeyConstraint(
             ["submission_id"],

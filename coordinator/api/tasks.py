@@ -1,0 +1,24 @@
+"""POST /v1/tasks, DELETE /v1/tasks/{task_id}: a node asks for work, or hands a lease back."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, status
+
+from coordinator import tasks
+from coordinator.api.dependencies import CoordinatorOf, SignedBy
+from protocol.api import TaskRequest
+from protocol.wire import Hash32, Signed, Task
+
+router = APIRouter(tags=["tasks"])
+
+
+@router.post("/tasks", status_code=status.HTTP_201_CREATED)
+def lease_task(coordinator: CoordinatorOf, caller: SignedBy, request: TaskRequest) -> Signed[Task]:
+    """Lease a task to the calling node; each call is another lease, and needs a fresh nonce."""
+    return tasks.lease(coordinator, caller, request.policy_version)
+
+
+@router.delete("/tasks/{task_id}", status_code=status.HTTP_204_NO_CONTENT)
+def return_task(coordinator: CoordinatorOf, caller: SignedBy, task_id: Hash32) -> None:
+    """Hand back a lease that won't be used; it counts as abandoned."""
+    tasks.give_back(coordinator, caller.address, task_id)
