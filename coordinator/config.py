@@ -49,6 +49,11 @@ class CoordinatorConfig(RoleConfig):
     reveal_epochs: int = Field(default=6, ge=2)
     """Epochs from a draw to the verdict; later ones still count, but the next seat is drawn meanwhile."""
     epoch_seconds: float = Field(default=5.0, gt=0)
+    """From one epoch's leaf to the next, in chain time; longer where the chain is slow to take a commit."""
+    epochs_per_earnings: int = Field(default=3, ge=1)
+    """How many epochs lie between two earnings statements."""
+    first_block: int = Field(default=0, ge=0)
+    """Where indexing starts: the block of the deployment, or any before it."""
     loop_seconds: float = Field(default=0.25, gt=0)
     """Pause between two turns of the background loop."""
     log_format: Literal["auto", "json", "pretty"] = "auto"

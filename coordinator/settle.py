@@ -69,7 +69,7 @@ def _settle(session: Session, pool: Pool, submission: SubmissionRow, decision: D
         reason=decision.reason,
         num_units=submission.num_units,
         amount_wei=str(amount_wei),
-        payments={address: str(paid_wei) for address, paid_wei in payments.items()},
+        payments=[[address, str(paid_wei)] for address, paid_wei in payments.items()],
     )
     if accepted:
         for group in session.scalars(_groups_of(submission)).all():

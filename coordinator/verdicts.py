@@ -192,6 +192,7 @@ def _keep(session: Session, draw: Draw, opened: VerdictReveal) -> None:
             reason=reason.value if reason else None,
             signed_verdict=opened.verdict.model_dump(mode="json"),
             evidence=opened.evidence.as_json(),
+            opening=opened.model_dump(mode="json", include={"commitment_epoch", "part", "salt", "path"}),
             in_time=in_time,
             log_index=event.index,
         )

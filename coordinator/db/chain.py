@@ -30,6 +30,8 @@ class ChainEvent(Base):
     id: Mapped[Count] = mapped_column(primary_key=True, autoincrement=True)
     block: Mapped[Count] = mapped_column(index=True)
     log_index: Mapped[Count]
+    time: Mapped[Count]
+    """Chain seconds of its block."""
     transaction_hash: Mapped[HashText]
     contract: Mapped[str]
     name: Mapped[str] = mapped_column(index=True)
@@ -67,6 +69,8 @@ class Pool(Base):
     max_async: Mapped[Count]
     accept_quorum: Mapped[Count]
     slash_quorum: Mapped[Count]
+    draw_limit: Mapped[Count]
+    """The most seats that one round may draw."""
     confirmations: Mapped[Count]
     lease_max_seconds: Mapped[Count]
     paused: Mapped[bool] = mapped_column(default=False)
@@ -118,7 +122,7 @@ class Version(Base):
 
 
 class Epoch(Base):
-    """An anchored log head. `transaction_hash` and `block` are there once the chain has it."""
+    """A head of the log. What the chain adds (`transaction_hash` to `beacon_hash`) is there once it has the head."""
 
     __tablename__ = "epoch"
     epoch: Mapped[Count] = mapped_column(primary_key=True)
@@ -126,6 +130,8 @@ class Epoch(Base):
     root: Mapped[HashText]
     transaction_hash: Mapped[HashText | None]
     block: Mapped[Count | None]
+    beacon_block: Mapped[Count | None]
+    """The block whose hash the beacon will be, or is."""
     beacon_hash: Mapped[HashText | None]
 
 

@@ -42,4 +42,10 @@ class Outbox(Base):
     """queued, sent or mined."""
     nonce: Mapped[Count | None]
     transaction_hash: Mapped[HashText | None]
+    raw: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """The signed transaction as it was sent last."""
+    sent_time: Mapped[float | None]
+    """Unix seconds of this machine's clock."""
+    refusal: Mapped[str | None]
+    """Why the contracts wouldn't take it when it was last tried."""
     block: Mapped[Count | None]

@@ -133,6 +133,8 @@ class VerdictRow(Base):
     reason: Mapped[str | None]
     signed_verdict: Mapped[dict[str, Any]] = mapped_column(JSON)
     evidence: Mapped[dict[str, Any]] = mapped_column(JSON)
+    opening: Mapped[dict[str, Any]] = mapped_column(JSON)
+    """What opens the commitment: commitment_epoch, part, salt, path."""
     in_time: Mapped[bool]
     """Revealed before its turn had passed: only such verdicts are paid."""
     log_index: Mapped[Count]
