@@ -37,7 +37,7 @@ def batch_file(coordinator: Coordinator, keys: Sequence[GroupKey], rules_hash: s
         found = session.execute(
             select(SubmissionRow.submission_id, SubmissionRow.file_sha256).where(SubmissionRow.submission_id.in_(ids))
         )
-        blob_hashes = dict(found.tuples().all())
+        blob_hashes = dict(found.all())
     files = {submission_id: _rows(coordinator.blobs.get(blob), rules) for submission_id, blob in blob_hashes.items()}
     rollouts = list(_in_order(files, keys, rules.group_size))
     header = FileHeader(task_id=groups_root, group_size=rules.group_size, sampling=rules.sampling)

@@ -142,7 +142,7 @@ def _candidates(session: Session, oldest_version: int) -> list[Candidate]:
         .join(TaskRow, TaskRow.task_id == SubmissionRow.task_id)
         .where(GroupRow.use == Use.PENDING, GroupRow.policy_version >= oldest_version, Epoch.beacon_hash.is_not(None))
     )
-    return [Candidate(key, group, epoch, beacon or "", rules) for key, group, epoch, beacon, rules in rows.tuples()]
+    return [Candidate(key, group, epoch, beacon or "", rules) for key, group, epoch, beacon, rules in rows]
 
 
 def _stale(session: Session, oldest_version: int) -> list[GroupRow]:

@@ -102,7 +102,7 @@ def assignments(session: Session, validator: str) -> list[Assignment]:
             seat=draw.seat,
             verdict_epoch=verdict_epoch,
         )
-        for draw, submission, task, beacon_hash in rows.tuples()
+        for draw, submission, task, beacon_hash in rows
     ]
 
 
