@@ -1,4 +1,4 @@
-"""Hidden states to proofs: a batch of whole rollouts at once, or by the published library's calls.
+"""Hidden states to proofs: a batch of rollouts at once, or by the published library's calls.
 
 In: bf16 hidden states. Out: proofs. A failure is raised, never turned into a null proof.
 `build_rollouts` is what the worker uses; rows that arrive one decode step at a time: stream.py.

@@ -1,4 +1,4 @@
-"""One proof as a polynomial, with the names and the lenient reading of the published library.
+"""One proof as a polynomial, with names and lenient reading as in the published library.
 
 In: points, bytes or base64. Out: `ProofPoly`. For what strangers send use `encoding.parse_proofs`:
 here extra coefficients, coefficients past the prime, any modulus and broken base64 are let through.

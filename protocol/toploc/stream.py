@@ -1,4 +1,4 @@
-"""Proofs while decoding: rows go in step by step for many sequences, proofs come out every 32 rows.
+"""Proofs while decoding: rows of many sequences go in, each 32 of one make a proof.
 
     stream = ProofStream(num_sequences=256, hidden_size=128)
     stream.push(last_prompt_states)               # [256, H]: row 0 of each, the state that gave token 0

@@ -1,4 +1,4 @@
-"""The verification that verdicts are based on: strict form, signs too, pooled over a submission.
+"""What verdicts are based on: strict form, signs compared too, pooled over a submission.
 
 In: for each audited rollout the verifier's own hidden states [T, H] and the `proofs` column as it
 came. Out: a `SubmissionResult`, or MalformedProof naming the rollout. Limits are not applied here:
@@ -6,13 +6,15 @@ they are rules (`toploc_exp_mismatch_share`, `toploc_mantissa_mean`).
 
 A proof says nothing if its values don't depend on the indices, and loose limits can let it pass: a
 constant takes 4 bytes (its length gives it away), or 258 with zeros for coefficients. Two facts about
-each chunk show such a proof; `is_degenerate` is true if either does, and no honest chunk in 10^5 of
-four distributions, clean or with noise, came near (docs/toploc.md):
-- `degree`, of the claimed polynomial. Leading coefficients of an honest one are as good as uniform:
-  the chance that the first t are all zero is 65497^-t. Four are allowed for: 5e-20 a chunk.
-- `num_distinct`, values that it takes at the verifier's indices, against those of the verifier's own
-  states. A differing value is rather a new one than a repeated one; under half is degenerate.
-A near-constant made for *all* indices needs a small modulus (m = k), which `parse_proofs` refuses.
+each chunk show such a proof, and `is_degenerate` is true if either does. Measured on 108,000 honest
+chunks (k = 128; four distributions; 1, 8 and 32 rows of 128; noise 0, 0.4 % and 3 %; docs/toploc.md):
+- `degree`, of the claimed polynomial; below k - 4 is degenerate. Leading coefficients of an honest one
+  are as good as uniform, so that four zeros in a row have a chance of 65497^-4 = 5e-20 a chunk.
+  Measured: one zero in 2 chunks (1.6 expected), never two.
+- `num_distinct`, values that it takes at the verifier's indices; under half as many as the verifier's
+  own states have there is degenerate. Measured: never below 0.78 times as many; a constant has 1/60.
+Chunks with under 8 different values of the verifier's own aren't judged. A near-constant made for *all*
+indices needs a small modulus (m = k), which `parse_proofs` refuses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which values of a chunk a proof is about: the k largest magnitudes, by one of two tie rules.
+"""Which values a proof is about: the k largest magnitudes, by one of two tie rules.
 
 In: bit patterns [C, N] uint16. Out: indices [C, k] int64, in no particular order (a proof depends on
 the set alone). A NaN counts as larger than infinity, and all NaNs as equal.
