@@ -1,11 +1,12 @@
-"""Who judges: the seats that a beacon draws for a submission, by the same arithmetic as Registry.drawSeat.
+"""Who judges: the seats that a beacon draws for a submission, by the same arithmetic as contracts/Seats.sol.
 
 In: beacon(epoch), the submission's id, the round, the pool's seats. Out: eligible seats in drawn order, each
 with the number of its raw draw, which is what an accusation lists and the Court re-checks.
 
-Raw draw i is keccak256(abi.encode(beacon, id, uint32 round, uint32 i)) mod the number of seats ever bonded.
-Skipped: seats that aren't active in the epoch, seats of excluded owners (the submission's own provider, the
-pool's own roles), and validators that this round has drawn already. i counts skipped draws too.
+Raw draw i is keccak256(abi.encode(beacon, id, uint32 round, uint32 i)) mod the number of seats that had become
+active by the epoch: a prefix of the list, so that a seat bonded later can't shift an earlier draw. Skipped: seats
+that have been released, seats of excluded owners (the submission's own provider; the pool's own roles can't bond
+seats), and validators that this round has drawn already. i counts skipped draws too.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from itertools import islice
 from protocol.canonical import from_hex0x, keccak256
 from protocol.errors import UsageError
 
-MAX_RAW_DRAWS = 4096
-"""Where to stop looking: a pool whose active seats are rarer than that can't be judged."""
+MAX_RAW_DRAWS = 256
+"""Where to stop looking, as the contract does: draws are numbered 0 to 255."""
 
-FOREVER = 2**64 - 1
+FOREVER = 2**48 - 1
 """`active_until_epoch` of a seat that isn't being released."""
 
 
@@ -61,12 +62,13 @@ def drawn_seats(
     `seats` holds every seat of the pool in order of index, released ones too: indices are never reused.
     """
     check_seat_list(seats)
+    num_seats = sum(seat.active_from_epoch <= epoch for seat in seats)
     passed_over = {owner.lower() for owner in excluded}
     waiting = {seat.validator for seat in seats if seat.is_active(epoch)} - passed_over
     for draw_index in range(MAX_RAW_DRAWS):
         if not waiting:
             return
-        seat = seats[raw_draw(beacon, subject_id, round_number, draw_index, len(seats))]
+        seat = seats[raw_draw(beacon, subject_id, round_number, draw_index, num_seats)]
         if seat.is_active(epoch) and seat.validator in waiting:
             waiting.remove(seat.validator)
             yield DrawnSeat(seat, draw_index)
@@ -87,7 +89,9 @@ def draw_seats(
 
 
 def check_seat_list(seats: Sequence[Seat]) -> None:
-    """Raises UsageError unless seat i stands at position i."""
+    """Raises UsageError unless seat i stands at position i and later seats become active no earlier."""
     for position, seat in enumerate(seats):
         if seat.index != position:
             raise UsageError("the seat list has a gap", f"seat {seat.index} at position {position}", "list every seat")
+        if seat.active_from_epoch < seats[max(0, position - 1)].active_from_epoch:
+            raise UsageError("the seat list isn't the chain's", f"seat {position} is active before the one in front")

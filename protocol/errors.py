@@ -11,6 +11,7 @@
     ├── KeyFailure                    4   a keystore that can't be opened or used
     ├── Unreachable                   5   another process didn't answer
     │   ├── ChainError                    the chain answered with an error
+    │   │   ├── NodeRefused               a JSON-RPC error: its code, message and data
     │   │   ├── WrongChain                another chain id or other code than was expected
     │   │   └── TransactionReverted       a contract refused, with its decoded custom error
     │   └── CoordinatorUnreachable        the coordinator didn't answer in time
@@ -88,6 +89,17 @@ class Unreachable(ProofpoolError):
 
 class ChainError(Unreachable):
     """The chain's node answered with an error, or not at all."""
+
+
+class NodeRefused(ChainError):
+    """The node answered a call with a JSON-RPC error; `data` is what came with it, revert data for instance."""
+
+    def __init__(self, method: str, code: int, message: str, data: object = None) -> None:
+        super().__init__("the chain's node refused a call", f"{method}: {message} (code {code})")
+        self.method = method
+        self.code = code
+        self.message = message
+        self.data = data
 
 
 class WrongChain(ChainError):

@@ -78,3 +78,21 @@ def test_an_empty_pool_draws_nobody() -> None:
 def test_a_seat_list_with_a_gap_is_an_error() -> None:
     with pytest.raises(UsageError, match="gap"):
         draw_seats(BEACON, SUBMISSION, 0, [Seat(1, validator(0))], 0, num_seats=1)
+
+
+def test_a_later_seat_does_not_shift_an_earlier_draw() -> None:
+    before = seat_list(7)
+    after = [*before, Seat(7, validator(7), active_from_epoch=3)]
+    assert list(drawn_seats(BEACON, SUBMISSION, 0, before, 2)) == list(drawn_seats(BEACON, SUBMISSION, 0, after, 2))
+    assert 7 in {drawn.seat.index for drawn in drawn_seats(BEACON, SUBMISSION, 0, after, 3)}
+
+
+def test_seats_in_another_order_than_the_chains_are_an_error() -> None:
+    with pytest.raises(UsageError, match="isn't the chain's"):
+        draw_seats(BEACON, SUBMISSION, 0, [Seat(0, validator(0), 5), Seat(1, validator(1), 4)], 6, num_seats=1)
+
+
+def test_what_the_contract_would_not_check_is_not_drawn() -> None:
+    seats = [Seat(i, validator(0)) for i in range(5000)] + [Seat(5000, validator(1))]
+    subjects = ["0x" + i.to_bytes(32, "big").hex() for i in range(5)]
+    assert all(len(list(drawn_seats(BEACON, subject, 0, seats, 0))) == 1 for subject in subjects)

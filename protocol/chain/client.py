@@ -1,0 +1,136 @@
+"""The chain as our processes see it: its id, blocks, logs, state, and refusals in words.
+
+In: a `JsonRpc` and the custom errors that contracts may answer with. Out: typed values. A refused call raises
+`TransactionReverted` with the decoded custom error; another chain than was expected raises `WrongChain`.
+Sending is the lane's (`protocol/chain/lane.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from protocol.canonical import from_hex0x, hex0x, is_hash32, keccak256
+from protocol.chain.abi import ErrorTable
+from protocol.chain.block import Block, Log, Receipt
+from protocol.chain.rpc import JsonRpc, block_tag, quantity
+from protocol.errors import ChainError, NodeRefused, TransactionReverted, WrongChain
+
+LOG_PAGE_BLOCKS = 1000
+
+
+class ChainClient:
+    """A node of the chain with this id. `check_chain` asks it; commands do that before anything else.
+
+    Example: `ChainClient(JsonRpc(url), 31337).head().number`.
+    """
+
+    def __init__(self, rpc: JsonRpc, chain_id: int, errors: ErrorTable | None = None) -> None:
+        self.rpc = rpc
+        self.chain_id = chain_id
+        self._errors = errors or ErrorTable.of(())
+
+    def check_chain(self) -> None:
+        """Raises WrongChain unless the node serves this chain id."""
+        found = int(self.rpc.call("eth_chainId"), 16)
+        if found != self.chain_id:
+            raise WrongChain(
+                "the node serves another chain",
+                f"chain id {found} at {self.rpc.url}, expected {self.chain_id}",
+                "set `chain_url` to a node of the right chain",
+            )
+
+    def head(self) -> Block:
+        return self._block_at("latest")
+
+    def block(self, number: int) -> Block | None:
+        """None where the chain isn't that long."""
+        document = self.rpc.call("eth_getBlockByNumber", quantity(number), False)
+        return Block.of(document) if document is not None else None
+
+    def confirmed_head(self, confirmations: int) -> Block:
+        """The newest block that has `confirmations` blocks on it, itself counted (1 = the head)."""
+        head = self.head()
+        return head if confirmations <= 1 else self._block_at(max(0, head.number - confirmations + 1))
+
+    def logs(self, addresses: Sequence[str], first_block: int, last_block: int) -> Iterator[Log]:
+        """All logs of these contracts in [first_block, last_block], in order, page by page."""
+        start = first_block
+        while start <= last_block:
+            end = min(last_block, start + LOG_PAGE_BLOCKS - 1)
+            query = {"address": list(addresses), "fromBlock": quantity(start), "toBlock": quantity(end)}
+            yield from (Log.of(document) for document in self.rpc.call("eth_getLogs", query))
+            start = end + 1
+
+    def code_hash(self, address: str) -> str:
+        """keccak256 of the contract's code; of nothing where there is none."""
+        return hex0x(keccak256(self.code(address)))
+
+    def code(self, address: str) -> bytes:
+        return from_hex0x(self.rpc.call("eth_getCode", address, "latest"))
+
+    def balance_wei(self, address: str) -> int:
+        """Native balance, which pays for gas."""
+        return int(self.rpc.call("eth_getBalance", address, "latest"), 16)
+
+    def transaction_count(self, address: str, block: str = "latest") -> int:
+        return int(self.rpc.call("eth_getTransactionCount", address, block), 16)
+
+    def receipt(self, transaction_hash: str) -> Receipt | None:
+        """None while it isn't mined."""
+        document = self.rpc.call("eth_getTransactionReceipt", transaction_hash)
+        return Receipt.of(document) if document is not None else None
+
+    def call(self, to: str, data: bytes, *, sender: str | None = None, block: int | str = "latest") -> bytes:
+        """Run a function without a transaction. Raises TransactionReverted."""
+        fields = _call_fields(sender, to, data)
+        try:
+            return from_hex0x(self.rpc.call("eth_call", fields, block_tag(block)))
+        except NodeRefused as error:
+            raise self.explain(error) from error
+
+    def estimate_gas(self, sender: str, to: str | None, data: bytes, value_wei: int = 0) -> int:
+        """Gas that the call takes now. Raises TransactionReverted."""
+        fields = _call_fields(sender, to, data) | {"value": quantity(value_wei)}
+        try:
+            return int(self.rpc.call("eth_estimateGas", fields), 16)
+        except NodeRefused as error:
+            raise self.explain(error) from error
+
+    def send_raw(self, raw: str) -> str:
+        """Hand a signed transaction to the node; returns its hash. Raises NodeRefused."""
+        transaction_hash = self.rpc.call("eth_sendRawTransaction", raw)
+        if not isinstance(transaction_hash, str) or not is_hash32(transaction_hash.lower()):
+            raise ChainError("the node's answer isn't a transaction hash", f"{transaction_hash!r:.100}")
+        return transaction_hash.lower()
+
+    def explain(self, error: NodeRefused) -> ChainError:
+        """A revert with its decoded custom error; any other refusal as it is."""
+        data = _revert_data(error)
+        if data is None and "revert" not in error.message.lower():
+            return error
+        found = self._errors.decode(data or b"")
+        if found is None:
+            return TransactionReverted(f"a contract refused: {error.message[:200]}")
+        return TransactionReverted(f"a contract refused: {found.name}", found.name, found.arguments)
+
+    def _block_at(self, block: int | str) -> Block:
+        document = self.rpc.call("eth_getBlockByNumber", block_tag(block), False)
+        if document is None:
+            raise ChainError("the node doesn't have a block that it must have", str(block))
+        return Block.of(document)
+
+
+def _call_fields(sender: str | None, to: str | None, data: bytes) -> dict[str, str]:
+    fields = {"from": sender, "to": to, "data": hex0x(data)}
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _revert_data(error: NodeRefused) -> bytes | None:
+    """Nodes put revert data at `data`, or one level deeper."""
+    data = error.data.get("data") if isinstance(error.data, dict) else error.data
+    if not isinstance(data, str) or not data.startswith("0x"):
+        return None
+    try:
+        return from_hex0x(data)
+    except ValueError:
+        return None

@@ -1,0 +1,102 @@
+"""JSON-RPC to a chain's node over HTTP: one call or a batch, with a deadline.
+
+In: a method and its parameters. Out: the `result`, untouched. A connection that breaks is tried again,
+which is safe because every method that we send is idempotent (a signed transaction has one hash); a node
+that answers with an error raises `NodeRefused` at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+
+from protocol.clock import Clock, SystemClock
+from protocol.errors import ChainError, NodeRefused
+
+NUM_ATTEMPTS = 4
+RETRY_SECONDS = 0.25
+
+Call = tuple[str, Sequence[Any]]
+
+
+class JsonRpc:
+    """A node at a URL; may be used by several threads.
+
+    Example: `JsonRpc("http://127.0.0.1:8545").call("eth_chainId")`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_seconds: float = 20.0,
+        clock: Clock | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = url
+        self._clock = clock or SystemClock()
+        self._http = httpx.Client(timeout=timeout_seconds, transport=transport)
+        self._ids = itertools.count(1)
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._http.close()
+
+    def call(self, method: str, *params: Any) -> Any:
+        """The result of one call. Raises NodeRefused, or ChainError where nobody answers."""
+        answer = self._post(self._request(method, params))
+        if not isinstance(answer, dict):
+            raise ChainError("the node's answer isn't JSON-RPC", f"{method}: {type(answer).__name__}", self._hint())
+        return self._result(method, answer)
+
+    def batch(self, calls: Sequence[Call]) -> list[Any]:
+        """The results in the order of `calls`, from one HTTP request; the first error is raised."""
+        if not calls:
+            return []
+        requests = [self._request(method, params) for method, params in calls]
+        answers = self._post(requests)
+        if not isinstance(answers, list):
+            raise ChainError("the node doesn't answer batches", f"{answers!r:.200}", self._hint())
+        by_id = {answer.get("id"): answer for answer in answers if isinstance(answer, dict)}
+        return [self._result(r["method"], by_id.get(r["id"], {})) for r in requests]
+
+    def _request(self, method: str, params: Sequence[Any]) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
+
+    def _result(self, method: str, answer: dict[str, Any]) -> Any:
+        if (error := answer.get("error")) is not None:
+            raise NodeRefused(method, error.get("code", 0), error.get("message", ""), error.get("data"))
+        if "result" not in answer:
+            raise ChainError("the node's answer lacks a result", f"{method}: {answer!r:.200}", self._hint())
+        return answer["result"]
+
+    def _post(self, body: Any) -> Any:
+        """Send, and try again while the connection breaks; a deadline that passes isn't tried again."""
+        for attempt in itertools.count(1):
+            try:
+                return self._http.post(self.url, json=body).raise_for_status().json()
+            except httpx.TimeoutException as error:
+                raise ChainError("the node doesn't answer in time", f"{self.url}: {error}", self._hint()) from error
+            except httpx.TransportError as error:
+                if attempt == NUM_ATTEMPTS or self._clock.wait(self._closed, RETRY_SECONDS * attempt):
+                    raise ChainError("the node can't be reached", f"{self.url}: {error}", self._hint()) from error
+            except (httpx.HTTPStatusError, ValueError) as error:
+                raise ChainError("the node's answer can't be used", f"{self.url}: {error}", self._hint()) from error
+        raise AssertionError("unreachable")
+
+    def _hint(self) -> str:
+        return "check `chain_url`, and that the node runs"
+
+
+def quantity(value: int) -> str:
+    """An integer as JSON-RPC writes it."""
+    return hex(value)
+
+
+def block_tag(block: int | str) -> str:
+    return block if isinstance(block, str) else quantity(block)

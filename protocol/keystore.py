@@ -1,0 +1,126 @@
+"""Private keys at rest: Web3 Secret Storage files, mode 0600, opened with a password from a file or the environment.
+
+In: a path and a password. Out: a `Signer`. A raw key is taken from the environment only on local chains.
+Nothing here prints or returns a private key. Files are interchangeable with other Ethereum clients.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from protocol.errors import KeyFailure
+from protocol.files import write_atomically
+from protocol.signing import Signer
+
+LOCAL_CHAIN_IDS = frozenset({1337, 31337})
+STRONG_SCRYPT_N = 2**18
+CHEAP_SCRYPT_N = 2**10
+"""For testnets and tests: a millisecond instead of a second, worth nothing against somebody who has the file."""
+MAX_SCRYPT_N = 2**20
+PASSWORD_VARIABLE = "PROOFPOOL_PASSWORD"
+PRIVATE_KEY_VARIABLE = "PROOFPOOL_PRIVATE_KEY"
+
+
+def load_signer(
+    chain_id: int,
+    keystore: Path | None,
+    password_file: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Signer:
+    """The key that a process signs with: its keystore, or on a local chain PROOFPOOL_PRIVATE_KEY.
+
+    Raises KeyFailure.
+    """
+    if keystore is not None:
+        return open_keystore(keystore, read_password(password_file, environment))
+    if PRIVATE_KEY_VARIABLE not in environment:
+        raise KeyFailure("no key to sign with", "no keystore is configured", "set `keystore` and `password_file`")
+    return signer_from_environment(chain_id, environment)
+
+
+def signer_from_environment(chain_id: int, environment: Mapping[str, str] = os.environ) -> Signer:
+    """The raw key in PROOFPOOL_PRIVATE_KEY. Raises KeyFailure on any chain that isn't local."""
+    if chain_id not in LOCAL_CHAIN_IDS:
+        raise KeyFailure(
+            "a raw key in the environment is for local chains only",
+            f"chain id {chain_id}, {PRIVATE_KEY_VARIABLE} is set",
+            "put the key into a keystore",
+        )
+    text = environment.get(PRIVATE_KEY_VARIABLE, "").removeprefix("0x")
+    if re.fullmatch("[0-9a-fA-F]{64}", text):
+        # Zero and numbers past the curve's order are no keys. The error isn't chained: it might show the key.
+        with contextlib.suppress(ValueError):
+            return Signer(bytes.fromhex(text))
+    raise KeyFailure(f"{PRIVATE_KEY_VARIABLE} isn't a private key", f"{len(text)} characters", "give 64 hex digits")
+
+
+def create_keystore(
+    path: Path, password: str, *, secret: bytes | None = None, scrypt_n: int = STRONG_SCRYPT_N
+) -> Signer:
+    """Write a new key (or `secret`) to `path`, encrypted. Raises KeyFailure where a file is already there."""
+    from eth_keyfile.keyfile import create_keyfile_json  # 0.4 s: commands that open no keystore don't pay for it
+
+    if path.exists():
+        raise KeyFailure("a keystore is already there", str(path), "choose another name: keys are never overwritten")
+    signer_secret = secrets.token_bytes(32) if secret is None else secret
+    signer = Signer(signer_secret)
+    document = create_keyfile_json(signer_secret, password.encode(), kdf="scrypt", iterations=scrypt_n)
+    write_atomically(path, json.dumps(document).encode(), mode=0o600)
+    return signer
+
+
+def open_keystore(path: Path, password: str) -> Signer:
+    """Raises KeyFailure where the file is missing, readable by others, damaged, or the password is wrong."""
+    from eth_keyfile.keyfile import decode_keyfile_json
+
+    document = _read_document(path)
+    try:
+        return Signer(decode_keyfile_json(document, password.encode()))
+    except Exception as error:  # the library raises a different type for each kind of damage
+        reason = str(error) if "MAC" in str(error) else type(error).__name__
+    # Not chained: a cause may carry key material.
+    raise KeyFailure("a keystore doesn't open", f"{path}: {reason}", "check the password, or restore the file")
+
+
+def read_password(password_file: Path | None, environment: Mapping[str, str] = os.environ) -> str:
+    """The first line of `password_file`, else PROOFPOOL_PASSWORD. Raises KeyFailure."""
+    if password_file is None:
+        if PASSWORD_VARIABLE not in environment:
+            raise KeyFailure(
+                "no password for the keystore", "", f"set `password_file` or the variable {PASSWORD_VARIABLE}"
+            )
+        return environment[PASSWORD_VARIABLE]
+    _check_private(password_file)
+    lines = password_file.read_text().splitlines()
+    if not lines:
+        raise KeyFailure("the password file is empty", str(password_file), "put the password on its first line")
+    return lines[0]
+
+
+def _read_document(path: Path) -> dict[str, object]:
+    _check_private(path)
+    try:
+        document = json.loads(path.read_bytes())
+        num_rounds = int(document["crypto"]["kdfparams"].get("n", 0))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise KeyFailure("a keystore can't be read", f"{path}: {type(error).__name__}", "restore the file") from error
+    if num_rounds > MAX_SCRYPT_N:
+        raise KeyFailure("a keystore asks for too much work", f"{path}: scrypt n = {num_rounds}", "make it anew")
+    return dict(document)
+
+
+def _check_private(path: Path) -> None:
+    """A secret's file must exist and be closed to group and others."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        raise KeyFailure("a secret's file can't be opened", f"{path}: {error.strerror}", "check the path") from error
+    if mode & 0o077:
+        raise KeyFailure("others can read a secret's file", f"{path} has mode {mode:04o}", f"chmod 600 {path}")

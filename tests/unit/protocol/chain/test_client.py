@@ -1,0 +1,98 @@
+"""The chain client: the right chain, pages of logs, refusals in words."""
+
+from typing import Any
+
+import pytest
+
+from protocol.canonical import hex0x
+from protocol.chain.abi import ErrorTable
+from protocol.chain.client import ChainClient
+from protocol.errors import ChainError, NodeRefused, TransactionReverted, WrongChain
+from tests.probe_contract import probe_abi
+
+ADDRESS = "0x" + "ab" * 20
+
+
+class FakeRpc:
+    """Answers from a table; an exception in it is raised. Remembers the calls."""
+
+    url = "http://node"
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def call(self, method: str, *params: Any) -> Any:
+        self.calls.append((method, params))
+        answer = self.answers[method]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(*params) if callable(answer) else answer
+
+
+def client(**answers: Any) -> ChainClient:
+    return ChainClient(FakeRpc(**answers), 31337, ErrorTable.of([probe_abi()]))  # type: ignore[arg-type]
+
+
+def block(number: int) -> dict[str, str]:
+    hash_of = {n: "0x" + f"{n:064x}" for n in (number, number - 1)}
+    return {"number": hex(number), "hash": hash_of[number], "parentHash": hash_of[number - 1], "timestamp": "0x10"}
+
+
+def refusal(data: Any, message: str = "execution reverted") -> NodeRefused:
+    return NodeRefused("eth_call", 3, message, data)
+
+
+def test_the_chain_id_must_be_the_expected_one() -> None:
+    client(eth_chainId="0x7a69").check_chain()
+    with pytest.raises(WrongChain, match="chain id 1 "):
+        client(eth_chainId="0x1").check_chain()
+
+
+def test_logs_are_asked_for_in_pages_that_meet() -> None:
+    chain = client(eth_getLogs=[])
+    assert list(chain.logs([ADDRESS], 5, 2504)) == []
+    ranges = [(q["fromBlock"], q["toBlock"]) for _, (q,) in chain.rpc.calls]  # type: ignore[attr-defined]
+    assert ranges == [(hex(5), hex(1004)), (hex(1005), hex(2004)), (hex(2005), hex(2504))]
+    assert list(client().logs([ADDRESS], 7, 6)) == []
+
+
+def test_a_confirmed_head_has_blocks_on_it() -> None:
+    chain = client(eth_getBlockByNumber=lambda tag, _: block(20 if tag == "latest" else int(tag, 16)))
+    assert chain.confirmed_head(1).number == 20
+    assert chain.confirmed_head(12).number == 9
+    assert chain.confirmed_head(50).number == 0
+
+
+def test_a_block_beyond_the_head_is_none_but_the_head_must_be_there() -> None:
+    chain = client(eth_getBlockByNumber=None)
+    assert chain.block(9) is None
+    with pytest.raises(ChainError, match="must have"):
+        chain.head()
+
+
+@pytest.mark.parametrize("wrap", [lambda data: data, lambda data: {"data": data}])
+def test_a_custom_error_is_decoded_wherever_the_node_puts_it(wrap: Any) -> None:
+    data = probe_abi().errors["TooSmall"].selector + bytes(31) + b"\x03" + bytes(31) + b"\x0a" + bytes(32)
+    with pytest.raises(TransactionReverted) as caught:
+        client(eth_call=refusal(wrap(hex0x(data)))).call(ADDRESS, b"")
+    assert (caught.value.name, caught.value.arguments[:2]) == ("TooSmall", (3, 10))
+    assert "TooSmall" in caught.value.what
+
+
+@pytest.mark.parametrize("data", [None, "0x", "0x12345678", "no hex", 7, {"data": None}])
+def test_a_revert_without_known_data_is_still_a_revert(data: Any) -> None:
+    with pytest.raises(TransactionReverted) as caught:
+        client(eth_call=refusal(data)).call(ADDRESS, b"")
+    assert caught.value.name == ""
+
+
+def test_other_refusals_stay_what_they_are() -> None:
+    with pytest.raises(NodeRefused, match="header not found"):
+        client(eth_call=refusal(None, "header not found")).call(ADDRESS, b"")
+
+
+@pytest.mark.parametrize("document", [{"number": "0x1"}, {"number": None}, {"timestamp": "now"}])
+def test_a_malformed_block_is_a_chain_error(document: dict[str, Any]) -> None:
+    with pytest.raises(ChainError):
+        client(eth_getBlockByNumber=block(5) | {"timestamp": None} | document).head()
