@@ -1,8 +1,8 @@
 """Whose turn it is: seats drawn for each submission by the beacon of the epoch that anchored it.
 
 In: submissions whose epoch has its beacon, the seats, the verdicts so far. Out: `Draw` rows, one a seat that is
-to judge; who hasn't revealed after `reveal_epochs` has missed its turn, and the next seat is drawn. Where no seat
-is left, the submission is disputed: neither paid nor used until somebody can judge it.
+to judge; who hasn't revealed after `reveal_epochs` has missed its turn, and the next seat is drawn, up to the pool's
+`draw_limit` a round. Where no seat is left, the submission is disputed: neither paid nor used until one is.
 """
 
 from __future__ import annotations
@@ -103,8 +103,10 @@ def _draw_for(session: Session, pool: Pool, submission: SubmissionRow, epoch: Ep
     decision = decision_on(session, pool, submission.submission_id)
     if decision.accepted is not None:
         return
-    num_verdicts = len(_draws(session, submission.submission_id, REVEALED))
-    drawn = _next_seats(session, pool, submission, epoch, decision.num_needed - num_verdicts)
+    draws = _draws(session, submission.submission_id)
+    num_verdicts = sum(draw.state == REVEALED for draw in draws)
+    num_seats = min(decision.num_needed - num_verdicts, pool.draw_limit - len(draws))
+    drawn = _next_seats(session, pool, submission, epoch, num_seats) if num_seats > 0 else []
     for seat in drawn:
         _open(session, submission, seat)
     if not drawn and submission.standing == Standing.RECEIVED:
@@ -128,9 +130,8 @@ def _next_seats(
     return list(islice((seat for seat in in_order if seat.draw_index not in past), num_seats))
 
 
-def _draws(session: Session, submission_id: str, state: str | None = None) -> list[Draw]:
-    draws = session.scalars(select(Draw).where(Draw.submission_id == submission_id, Draw.round == ROUND))
-    return [draw for draw in draws if state in (None, draw.state)]
+def _draws(session: Session, submission_id: str) -> list[Draw]:
+    return list(session.scalars(select(Draw).where(Draw.submission_id == submission_id, Draw.round == ROUND)))
 
 
 def _open(session: Session, submission: SubmissionRow, drawn: DrawnSeat) -> None:

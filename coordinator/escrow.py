@@ -12,14 +12,9 @@ from coordinator.db.chain import Pool
 from coordinator.db.work import Account, Escrow
 
 
-def max_verdicts(pool: Pool) -> int:
-    """The most verdicts on one submission that are paid for: a full quorum on either side, and one more."""
-    return 2 * max(pool.accept_quorum, pool.slash_quorum) + 1
-
-
 def reservation_wei(pool: Pool, max_units: int) -> int:
-    """What one task may cost: its provider and its validators."""
-    return max_units * (pool.price_wei + max_verdicts(pool) * pool.verify_price_wei)
+    """What one task may cost: its provider, and every seat that may be drawn for it."""
+    return max_units * (pool.price_wei + pool.draw_limit * pool.verify_price_wei)
 
 
 def free_wei(session: Session, pool: Pool) -> int:

@@ -2,7 +2,7 @@
 
 In: submissions with enough verdicts (`coordinator/decision.py`). Out: their standing, accounts credited, and
 their groups put to use. Validators are paid for each verified token if their verdict came in time and agrees
-with the decision, in drawn order, at most `max_verdicts` of them.
+with the decision, in drawn order, at most `draw_limit` of them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _validator_payments(
         .order_by(VerdictRow.round, VerdictRow.draw)
     )
     agreeing = [row.validator for row in verdicts if (row.outcome == Outcome.ACCEPT) == accepted]
-    return dict.fromkeys(agreeing[: escrow.max_verdicts(pool)], amount_wei) if amount_wei else {}
+    return dict.fromkeys(agreeing[: pool.draw_limit], amount_wei) if amount_wei else {}
 
 
 def _groups_of(submission: SubmissionRow) -> Select[GroupRow]:

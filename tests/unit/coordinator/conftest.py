@@ -6,7 +6,11 @@ along its way, `site.close_epoch()` does what indexer and epochs do in a running
 
 from __future__ import annotations
 
+import base64
+import io
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ import anyio.from_thread
 import httpx
 import numpy as np
 import pytest
+from sqlalchemy import event
 
 from coordinator.api.app import create_app
 from coordinator.blobs import BlobStore
@@ -24,12 +29,12 @@ from coordinator.db import chain as mirror
 from coordinator.db.engine import open_engine
 from coordinator.db.migrate import migrate
 from coordinator.draws import open_draws
-from coordinator.log import log_size, open_epoch
+from coordinator.log import LogNodes, log_size, open_epoch
 from coordinator.rules import remember_rules
 from coordinator.settle import settle
 from protocol.api import Assignment, ContractAddresses, SubmissionEnvelope, VerdictReveal
 from protocol.canonical import canonical_hash, hex0x, keccak256, sha256
-from protocol.client import CoordinatorClient
+from protocol.client import ENVELOPE_HEADER, CoordinatorClient
 from protocol.http import RequestSigner
 from protocol.merkle.commitment import CommitmentTree, salted_digest
 from protocol.merkle.history import root_of
@@ -37,6 +42,7 @@ from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import FileHeader, Rollout, content_hash, write_rollouts
 from protocol.rules import EnvironmentRules, Limit, Rules, SamplingRules, Thresholds
 from protocol.signing import Signer, SigningDomain
+from protocol.telemetry import configure_logging
 from protocol.wire import (
     CheckResult,
     Evidence,
@@ -109,8 +115,24 @@ class Site:
         auth = None if signer is None else RequestSigner(signer, self.domain, self.clock)
         return CoordinatorClient(f"http://{HOST}", auth, transport=self.transport)
 
-    def http(self) -> httpx.Client:
-        return httpx.Client(base_url=f"http://{HOST}", transport=self.transport)
+    def http(self, signer: Signer | None = None, domain: SigningDomain | None = None) -> httpx.Client:
+        """For requests that no honest client sends."""
+        auth = None if signer is None else RequestSigner(signer, domain or self.domain, self.clock)
+        return httpx.Client(base_url=f"http://{HOST}", auth=auth, transport=self.transport)
+
+    def put(
+        self, envelope: SubmissionEnvelope, submission_id: str, file: bytes, sender: Signer | None = None
+    ) -> httpx.Response:
+        """Hand in whatever this is."""
+        header = base64.urlsafe_b64encode(envelope.model_dump_json().encode()).decode()
+        with self.http(sender or self.node) as http:
+            return http.put(f"/v1/submissions/{submission_id}", content=file, headers={ENVELOPE_HEADER: header})
+
+    def dump(self) -> list[str]:
+        """The whole database, as SQL."""
+        connection = sqlite3.connect(self.coordinator.config.data_dir / "coordinator.sqlite")
+        with closing(connection):
+            return list(connection.iterdump())
 
     # What the indexer does
 
@@ -170,8 +192,6 @@ class Site:
     def close_epoch(self) -> int:
         """Anchor all leaves so far; the epoch has its beacon at once."""
         with self.coordinator.writing() as session:
-            from coordinator.log import LogNodes
-
             epoch, size = open_epoch(session), log_size(session)
             session.add(
                 mirror.Epoch(
@@ -370,6 +390,12 @@ def make_rules(**changes: Any) -> Rules:
     return Rules(**(values | changes))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def quiet_logs() -> None:
+    """Log lines as a server writes them, but nowhere."""
+    configure_logging("coordinator", "json", stream=io.StringIO())
+
+
 @pytest.fixture(scope="session")
 def portal() -> Iterator[anyio.from_thread.BlockingPortal]:
     with anyio.from_thread.start_blocking_portal() as running:
@@ -407,9 +433,11 @@ def make_site(folder: Path, database: bytes, portal: anyio.from_thread.BlockingP
         groups_per_step=2,
         reveal_epochs=3,
     )
+    engine = open_engine(config.resolved_database_url)
+    event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF"))
     coordinator = Coordinator(
         config,
-        engine=open_engine(config.resolved_database_url),
+        engine=engine,
         blobs=BlobStore(folder / "blobs"),
         deployment=Deployment(domain, contracts),
         signer=coordinator_key,
@@ -442,6 +470,7 @@ def pool_row(rules: Rules, coordinator: str, trainer: str) -> mirror.Pool:
         max_async=2,
         accept_quorum=1,
         slash_quorum=2,
+        draw_limit=5,
         confirmations=1,
         lease_max_seconds=60,
         paused=False,

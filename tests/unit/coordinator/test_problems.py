@@ -1,0 +1,76 @@
+"""Every error ends as a problem document: the right status, a code, a hint, and never a traceback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
+
+from coordinator.api import problems
+from protocol.errors import ChainError, NotFound, ProofpoolError, Rejected, SignatureInvalid
+from protocol.reasons import RejectReason
+
+
+def test_each_reason_has_a_client_or_retry_status() -> None:
+    statuses = {reason: problems.problem_of(Rejected(reason, "x", value="1", threshold="2")) for reason in RejectReason}
+    assert all(400 <= problem.status < 600 and problem.hint == reason.hint for reason, problem in statuses.items())
+    assert {problem.status for problem in statuses.values()} == {400, 401, 403, 404, 409, 413, 422, 429, 503}
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (SignatureInvalid("no", "why"), 401, "signature_invalid"),
+        (NotFound("no such task", "0x12"), 404, "not_found"),
+        (ChainError("no answer"), 503, "unavailable"),
+        (ProofpoolError("odd"), 503, "unavailable"),
+        (RuntimeError("a secret path"), 500, "internal"),
+    ],
+)
+def test_errors_have_their_status(error: Exception, status: int, code: str) -> None:
+    problem = problems.problem_of(error)
+    assert (problem.status, problem.code) == (status, code)
+    assert "secret" not in problem.model_dump_json()
+
+
+def test_a_database_that_cant_grow_is_storage_full(tmp_path: Any) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'small.sqlite'}")
+    with pytest.raises(OperationalError) as full, engine.begin() as connection:
+        connection.execute(text("PRAGMA max_page_count = 2"))
+        connection.execute(text("CREATE TABLE t (x)"))
+        connection.execute(text("INSERT INTO t VALUES (zeroblob(100000))"))
+    engine.dispose()
+    problem = problems.problem_of(full.value)
+    assert (problem.status, problem.code) == (503, RejectReason.STORAGE_FULL.value)
+
+
+def test_a_locked_database_is_no_storage_problem(tmp_path: Any) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'none.sqlite'}")
+    with pytest.raises(OperationalError) as missing, engine.begin() as connection:
+        connection.execute(text("SELECT * FROM nowhere"))
+    engine.dispose()
+    assert problems.problem_of(missing.value).code == "internal"
+
+
+def test_an_unforeseen_error_is_answered_in_one_line(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug at /srv/secret")
+
+    monkeypatch.setattr("coordinator.api.pool.pool_info", fail)
+    with site.http() as http:
+        answer = http.get("/v1/pool")
+    assert answer.status_code == 500
+    assert answer.json()["code"] == "internal"
+    assert "secret" not in answer.text
+
+
+def test_unknown_paths_and_methods_are_problems_too(site: Any) -> None:
+    with site.http() as http:
+        assert http.get("/v1/nothing").json()["code"] == "not_found"
+        assert http.patch("/v1/pool").headers["content-type"] == "application/problem+json"
+        assert http.get(f"/v1/rules/0x{'00' * 32}").json()["code"] == "not_found"
+        assert http.get("/v1/rules/abc").json()["code"] == "schema_invalid"
+        wrong_page = http.get("/v1/submissions", params={"limit": 100000})
+        assert (wrong_page.status_code, wrong_page.json()["code"]) == (422, "schema_invalid")
