@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Protocol
 
 from protocol.draw import Seat
 from protocol.signing import SigningDomain
+from protocol.wire import Submission, Verdict
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class PoolRecord:
     rules_hashes: frozenset[str]
     accept_quorum: int
     slash_quorum: int
+    accuse_seconds: int
+    """How long after its epoch's commit a submission can be accused."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,47 @@ class VersionRecord:
     policy_version: int
     manifest_hash: str
     beacon_hash: str | None
+
+
+class CaseState(IntEnum):
+    """Where a case before the Court stands (Court.CaseState)."""
+
+    NONE = 0
+    ACCUSED = 1
+    APPEALED = 2
+    UPHELD = 3
+    OVERTURNED = 4
+    LAPSED = 5
+
+
+@dataclass(frozen=True)
+class CaseRecord:
+    """A case as the Court has it; `deadline` is the appeal's, in chain seconds."""
+
+    state: CaseState
+    deadline: int
+
+
+@dataclass(frozen=True)
+class Inclusion:
+    """That the log received a submission in `epoch` (Court.Inclusion); `document` is the event's JSON as 0x-hex."""
+
+    epoch: int
+    leaf_index: int
+    document: str
+    proof: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Accusation:
+    """What opens a case (Court.Accusation): as many verdicts as the slash quorum, in ascending order of draws."""
+
+    submission: Submission
+    node_signature: str
+    inclusion: Inclusion
+    verdicts: tuple[Verdict, ...]
+    signatures: tuple[str, ...]
+    draw_indexes: tuple[int, ...]
 
 
 class PoolChain(Protocol):
@@ -74,4 +119,16 @@ class PoolChain(Protocol):
         """Every seat of the pool in order of index, released ones too."""
         ...
 
-    def provider_of(self, node: str) -> str: ...
+    def provider_of(self, node: str) -> str:
+        """Whose node it is, removed ones too."""
+        ...
+
+    def case_of(self, submission_id: str) -> CaseRecord: ...
+
+    def accuse(self, accusation: Accusation) -> None:
+        """Open a case. Raises TransactionReverted where the Court refuses it."""
+        ...
+
+    def enforce(self, submission_id: str) -> None:
+        """Carry out a case whose appeal period is over. Raises TransactionReverted."""
+        ...

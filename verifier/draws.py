@@ -6,9 +6,12 @@ logged, or VerificationFailed with what the coordinator got wrong.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from protocol.api import Assignment
-from protocol.draw import drawn_seats
+from protocol.draw import DrawnSeat, drawn_seats
 from protocol.errors import VerificationFailed
+from protocol.wire import Submission
 from verifier.chain import PoolChain
 from verifier.history import History, Received
 
@@ -27,8 +30,22 @@ def check_assignment(assignment: Assignment, validator: str, chain: PoolChain, h
             "an assignment names a beacon that isn't on chain",
             f"epoch {assignment.epoch}: {assignment.beacon_hash}, on chain {beacon_hash}",
         )
-    _check_drawn(assignment, validator, chain, beacon_hash)
+    _check_drawn(assignment, validator, chain)
     return received
+
+
+def draw_order(submission: Submission, epoch: int, round_number: int, chain: PoolChain) -> Iterator[DrawnSeat]:
+    """The seats that may judge a submission, in the order in which the beacon of `epoch` draws them.
+
+    Seats bonded later can't shift the draw; the submission's provider and the pool's own keys don't judge.
+    Raises VerificationFailed while the beacon isn't sealed.
+    """
+    beacon_hash, record = chain.epoch_beacon(epoch), chain.record()
+    if beacon_hash is None:
+        raise VerificationFailed("a draw needs a beacon that isn't on chain yet", f"epoch {epoch}")
+    seats = [seat for seat in chain.seats() if seat.active_from_epoch <= epoch]
+    excluded = {chain.provider_of(submission.node), record.coordinator, record.trainer}
+    return drawn_seats(beacon_hash, submission.id(chain.domain), round_number, seats, epoch, excluded)
 
 
 def _check_received(assignment: Assignment, chain: PoolChain, history: History) -> Received:
@@ -42,13 +59,8 @@ def _check_received(assignment: Assignment, chain: PoolChain, history: History) 
     return received
 
 
-def _check_drawn(assignment: Assignment, validator: str, chain: PoolChain, beacon_hash: str) -> None:
-    record = chain.record()
-    excluded = {chain.provider_of(assignment.submission.message.node), record.coordinator, record.trainer}
-    order = drawn_seats(
-        beacon_hash, assignment.submission_id, assignment.round, chain.seats(), assignment.epoch, excluded
-    )
-    for drawn in order:
+def _check_drawn(assignment: Assignment, validator: str, chain: PoolChain) -> None:
+    for drawn in draw_order(assignment.submission.message, assignment.epoch, assignment.round, chain):
         if (drawn.draw_index, drawn.seat.index) == (assignment.draw, assignment.seat):
             if drawn.seat.validator == validator:
                 return

@@ -8,14 +8,16 @@ Waits for: a head on chain. Unblocked by: `commitEpoch`.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from protocol.api import LogEntry
 from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.errors import VerificationFailed
-from protocol.merkle.history import Frontier, Node, NodeAddress, event_leaf_hash_of
+from protocol.merkle.history import Frontier, Node, NodeAddress, event_leaf_hash_of, inclusion_proof
 from verifier.chain import LogHead
 from verifier.store import transaction
 
@@ -25,7 +27,7 @@ CREATE TABLE IF NOT EXISTS node (
     level INTEGER NOT NULL, position INTEGER NOT NULL, node_hash TEXT NOT NULL, PRIMARY KEY (level, position)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS received (
-    submission_id TEXT PRIMARY KEY, log_index INTEGER NOT NULL, time INTEGER NOT NULL, epoch INTEGER NOT NULL
+    submission_id TEXT PRIMARY KEY, log_index INTEGER NOT NULL, epoch INTEGER NOT NULL, document TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS payment (
     account TEXT NOT NULL, epoch INTEGER NOT NULL, amount_wei TEXT NOT NULL, PRIMARY KEY (account, epoch)
@@ -39,12 +41,22 @@ ReadEntries = Callable[[int, int], Sequence[LogEntry]]
 
 @dataclass(frozen=True)
 class Received:
-    """A logged submission: its leaf, when it came in (chain seconds), and the epoch that anchors it."""
+    """A logged submission: its leaf, the epoch that anchors it, and the event's canonical JSON."""
 
     submission_id: str
     log_index: int
-    time: int
     epoch: int
+    document: str
+
+    @property
+    def event(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.document)
+        return document
+
+    @property
+    def time(self) -> int:
+        """When it came in, in chain seconds."""
+        return int(self.event["time"])
 
 
 class History:
@@ -71,9 +83,14 @@ class History:
 
     def received(self, submission_id: str) -> Received | None:
         row = self._db.execute(
-            "SELECT submission_id, log_index, time, epoch FROM received WHERE submission_id = ?", (submission_id,)
+            "SELECT submission_id, log_index, epoch, document FROM received WHERE submission_id = ?", (submission_id,)
         ).fetchone()
         return None if row is None else Received(*row)
+
+    def inclusion(self, received: Received) -> tuple[str, ...]:
+        """The path from a submission's leaf to the root that its epoch anchors."""
+        (size,) = self._db.execute("SELECT size FROM head WHERE epoch = ?", (received.epoch,)).fetchone()
+        return inclusion_proof(self, received.log_index, size)
 
     def earnings(self, epoch: int) -> dict[str, int]:
         """Gross cumulative payments by account, up to and including `epoch`."""
@@ -116,7 +133,8 @@ class History:
         if event["type"] == "submission.received":
             # The first leaf counts: a submission can't be moved to a later epoch, and so to another draw.
             self._db.execute(
-                "INSERT OR IGNORE INTO received VALUES (?, ?, ?, ?)", (entry.subject, entry.index, event["time"], epoch)
+                "INSERT OR IGNORE INTO received VALUES (?, ?, ?, ?)",
+                (entry.subject, entry.index, epoch, canonical_json(event).decode()),
             )
         for account, amount_wei in event["data"].get("payments", ()):
             row = self._db.execute(

@@ -114,6 +114,7 @@ def chain(domain: SigningDomain, coordinator: Signer, make_signer: Callable[[int
         rules_hashes=frozenset(),
         accept_quorum=1,
         slash_quorum=2,
+        accuse_seconds=100,
     )
     return ChainTable(domain, pool)
 

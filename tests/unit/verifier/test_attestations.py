@@ -10,7 +10,7 @@ from protocol.api import EarningsStatement, ProviderEarnings
 from protocol.errors import VerificationFailed
 from protocol.merkle.standard import earnings_tree
 from protocol.signing import Signer, SigningDomain
-from verifier.attest import attest, can_attest
+from verifier.attest import attestation, can_attest
 from verifier.history import History
 
 ALICE, BOB = "0x" + "a1" * 20, "0x" + "b0" * 20
@@ -40,7 +40,7 @@ def history(store: sqlite3.Connection, chain: Any, log: Any) -> History:
 def test_the_right_root_is_signed(
     history: History, make_signer: Callable[[int], Signer], domain: SigningDomain
 ) -> None:
-    signed = attest(statement({ALICE: 12, BOB: 2}), 3, history, make_signer(5), domain)
+    signed = attestation(statement({ALICE: 12, BOB: 2}), 3, history, make_signer(5), domain)
     message = signed.check(make_signer(5).address, domain)
     assert (message.seat, message.total_wei, message.epoch) == (3, 14, 0)
 
@@ -58,7 +58,7 @@ def test_a_wrong_root_or_total_is_not(
     history: History, make_signer: Callable[[int], Signer], domain: SigningDomain, wrong: EarningsStatement
 ) -> None:
     with pytest.raises(VerificationFailed, match="aren't those of the log"):
-        attest(wrong, 3, history, make_signer(5), domain)
+        attestation(wrong, 3, history, make_signer(5), domain)
 
 
 def test_a_statement_past_the_checked_log_has_to_wait(history: History) -> None:

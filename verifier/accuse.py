@@ -1,0 +1,162 @@
+"""From slash verdicts to a slash: the case is opened, and carried out once the appeal period is over.
+
+In: submissions that this verifier found forged, everybody's revealed verdicts, the checked log, the chain.
+Out: `Court.accuse`, later `Court.enforce`. Any verifier may send either, so a colleague who was first is no
+fault; what is accused is read from the Court each time, so a restart repeats nothing.
+Everything in an accusation is checked here first: a refused transaction costs gas.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from protocol.api import SubmissionView, VerdictView
+from protocol.canonical import hex0x
+from protocol.client import CoordinatorClient
+from protocol.errors import SignatureInvalid, TransactionReverted
+from protocol.reasons import SLASHABLE_MASK, Outcome
+from protocol.signing import SigningDomain
+from protocol.telemetry import get_logger
+from protocol.wire import Signed, Verdict
+from verifier.chain import Accusation, CaseState, Inclusion, PoolChain
+from verifier.draws import draw_order
+from verifier.history import History, Received
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS closed_case (submission_id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+"""
+
+ROUND = 0
+FIRST_COME = ("CaseExists", "WrongState", "TooEarly")
+"""Refusals that say a colleague was first, or the chain's clock is a block behind."""
+
+
+@dataclass(frozen=True)
+class DrawnVerdict:
+    """A valid slash verdict and the raw draw of its seat."""
+
+    signed: Signed[Verdict]
+    draw_index: int
+
+
+class Accuser:
+    """Follows every submission that this verifier found forged until its case is closed."""
+
+    def __init__(self, db: sqlite3.Connection, chain: PoolChain, client: CoordinatorClient, history: History) -> None:
+        self._db = db
+        self._chain = chain
+        self._client = client
+        self._history = history
+        db.executescript(SCHEMA)
+
+    def turn(self) -> None:
+        """One step further with each open case."""
+        for submission_id in self.open_cases():
+            self._advance(submission_id)
+
+    def open_cases(self) -> list[str]:
+        """Submissions with a revealed slash verdict of ours whose case isn't closed."""
+        rows = self._db.execute(
+            "SELECT submission_id FROM verdict WHERE outcome = ? AND revealed AND round = ?"
+            " AND submission_id NOT IN (SELECT submission_id FROM closed_case)",
+            (Outcome.SLASH, ROUND),
+        )
+        return [row[0] for row in rows.fetchall()]
+
+    def _advance(self, submission_id: str) -> None:
+        case = self._chain.case_of(submission_id)
+        if case.state is CaseState.NONE:
+            self._try_to_accuse(submission_id)
+        elif case.state is CaseState.ACCUSED and self._chain.time() >= case.deadline:
+            self._enforce(submission_id)
+        elif case.state in (CaseState.UPHELD, CaseState.OVERTURNED, CaseState.LAPSED):
+            self._close(submission_id, case.state.name.lower())
+
+    def _try_to_accuse(self, submission_id: str) -> None:
+        """Accuse as soon as enough verdicts are revealed; give up when the Court wouldn't listen any more."""
+        received = self._history.received(submission_id)
+        if received is None or self._chain.time() > received.time + self._chain.record().accuse_seconds:
+            self._close(submission_id, "too_late")
+            return
+        accusation = assemble(self._client.submission(submission_id), received, self._history, self._chain)
+        if accusation is None:
+            return
+        try:
+            self._chain.accuse(accusation)
+        except TransactionReverted as error:
+            if error.name not in FIRST_COME:
+                raise
+        else:
+            seats = [verdict.seat for verdict in accusation.verdicts]
+            get_logger().info("submission.accused", submission_id=submission_id, seats=seats)
+
+    def _enforce(self, submission_id: str) -> None:
+        try:
+            self._chain.enforce(submission_id)
+        except TransactionReverted as error:
+            if error.name not in FIRST_COME:
+                raise
+        else:
+            get_logger().info("case.enforced", submission_id=submission_id)
+
+    def _close(self, submission_id: str, how: str) -> None:
+        self._db.execute("INSERT OR IGNORE INTO closed_case VALUES (?)", (submission_id,))
+        get_logger().info("case.closed", submission_id=submission_id, how=how)
+
+
+def assemble(view: SubmissionView, received: Received, history: History, chain: PoolChain) -> Accusation | None:
+    """The accusation of a submission, or None while fewer valid slash verdicts than the quorum agree on a reason."""
+    submission = view.submission.check(view.submission.message.node, chain.domain)
+    if submission.id(chain.domain) != received.submission_id:
+        return None
+    order = {drawn.seat.index: drawn for drawn in draw_order(submission, received.epoch, ROUND, chain)}
+    valid = [
+        DrawnVerdict(verdict.verdict, order[verdict.verdict.message.seat].draw_index)
+        for verdict in view.verdicts
+        if verdict.verdict.message.seat in order
+        and verdict.validator == order[verdict.verdict.message.seat].seat.validator
+        and is_slash(verdict, received, submission.rules_hash, chain.domain)
+    ]
+    chosen = _agreeing(valid, chain.record().slash_quorum)
+    if not chosen:
+        return None
+    inclusion = Inclusion(
+        epoch=received.epoch,
+        leaf_index=received.log_index,
+        document=hex0x(received.document.encode()),
+        proof=history.inclusion(received),
+    )
+    return Accusation(
+        submission=submission,
+        node_signature=view.submission.signature,
+        inclusion=inclusion,
+        verdicts=tuple(verdict.signed.message for verdict in chosen),
+        signatures=tuple(verdict.signed.signature for verdict in chosen),
+        draw_indexes=tuple(verdict.draw_index for verdict in chosen),
+    )
+
+
+def is_slash(view: VerdictView, received: Received, rules_hash: str, domain: SigningDomain) -> bool:
+    """Whether this is a validator's signed slash verdict on this submission, as the Court will read it."""
+    message = view.verdict.message
+    says = (message.submission_id, message.epoch, message.round, message.rules_hash, message.outcome)
+    if says != (received.submission_id, received.epoch, ROUND, rules_hash, Outcome.SLASH):
+        return False
+    try:
+        view.verdict.check(view.validator, domain)
+    except SignatureInvalid:
+        return False
+    return bool(SLASHABLE_MASK >> message.reason & 1)
+
+
+def _agreeing(verdicts: Iterable[DrawnVerdict], quorum: int) -> Sequence[DrawnVerdict]:
+    """The first `quorum` verdicts, by draw, that give the same reason; empty where no reason has as many."""
+    by_reason: dict[int, list[DrawnVerdict]] = {}
+    for verdict in sorted(verdicts, key=lambda v: v.draw_index):
+        same = by_reason.setdefault(verdict.signed.message.reason, [])
+        same.append(verdict)
+        if len(same) == quorum:
+            return same
+    return ()

@@ -1,0 +1,28 @@
+"""Whether the claimed task rewards are what the environment gives.
+
+In: the seed's problems and the completions. Out: passed, or `reward_mismatch`: slashable where the environment
+declares its rewards deterministic, not paid elsewhere. Rewards are float32 on both sides, so equal means equal.
+"""
+
+from __future__ import annotations
+
+from protocol.reasons import Outcome, RejectReason
+from protocol.wire import CheckResult
+from verifier.case import Case
+from verifier.results import passed, refused
+
+NAME = "rewards"
+
+
+def check(case: Case) -> CheckResult:
+    for index, rollout in enumerate(case.rollouts):
+        reward = case.environment.reward(case.prompt_of(index).problem, rollout.output_tokens.tolist())
+        if reward != rollout.task_reward:
+            return refused(
+                NAME,
+                RejectReason.REWARD_MISMATCH,
+                f"rollout {index} claims {rollout.task_reward:.6g}, the environment gives {reward:.6g}",
+                num_audited=len(case.rollouts),
+                outcome=Outcome.SLASH if case.environment.deterministic else Outcome.DROP,
+            )
+    return passed(NAME, num_audited=len(case.rollouts))

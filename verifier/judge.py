@@ -1,0 +1,117 @@
+"""One drawn submission to one kept verdict.
+
+In: an `Assignment`. Its draw is checked, its file fetched, the checks run. Out: `KeptVerdict`, durable.
+Raises VerificationFailed where the coordinator isn't telling the truth, Unreachable where something can't be
+fetched; neither leads to a verdict. The salt is random: there are few possible verdicts, and nobody may guess
+one from its digest.
+"""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+
+from protocol.api import Assignment
+from protocol.canonical import canonical_hash, hex0x, sha256
+from protocol.client import CoordinatorClient
+from protocol.environments.base import Environment
+from protocol.environments.registry import environment_of
+from protocol.errors import VerificationFailed
+from protocol.rules import Rules
+from protocol.signing import Signer, SigningDomain
+from protocol.tokenizer import Tokenizer
+from protocol.wire import Signed, Verdict
+from verifier.case import Dossier, Facts, Instruments
+from verifier.chain import PoolChain
+from verifier.draws import check_assignment
+from verifier.history import History, Received
+from verifier.pipeline import Finding, examine
+from verifier.verdicts import KeptVerdict, Verdicts
+from verifier.weights import Weights
+
+
+class Judge:
+    """Turns assignments into verdicts."""
+
+    def __init__(
+        self,
+        signer: Signer,
+        chain: PoolChain,
+        client: CoordinatorClient,
+        history: History,
+        verdicts: Verdicts,
+        weights: Weights,
+    ) -> None:
+        self._signer = signer
+        self._chain = chain
+        self._client = client
+        self._history = history
+        self._verdicts = verdicts
+        self._weights = weights
+        self._rules: dict[str, Rules] = {}
+        self._environments: dict[str, Environment] = {}
+
+    def judge(self, assignment: Assignment) -> KeptVerdict:
+        """The verdict of this draw; one that was given before stands."""
+        kept = self._verdicts.find(assignment.submission_id, assignment.round, assignment.seat)
+        if kept is not None:
+            return kept
+        received = check_assignment(assignment, self._signer.address, self._chain, self._history)
+        dossier = self._fetch(assignment, received)
+        claim = assignment.submission.message
+        finding = examine(dossier, self._instruments(dossier.rules, claim.policy_version))
+        verdict = seal(assignment, finding, self._signer, self._chain.domain)
+        return self._verdicts.keep(verdict, claim.node, finding.completions_hash)
+
+    def _fetch(self, assignment: Assignment, received: Received) -> Dossier:
+        claim, record = assignment.submission.message, self._chain.record()
+        file = self._client.submission_file(assignment.submission_id)
+        if hex0x(sha256(file)) != assignment.file_sha256:
+            raise VerificationFailed("the coordinator serves another file than it names", assignment.submission_id)
+        facts = Facts(
+            domain=self._chain.domain,
+            coordinator=record.coordinator,
+            beacon_hash=self._chain.version(claim.policy_version).beacon_hash,
+            received_time=received.time,
+            rules_hashes=record.rules_hashes,
+        )
+        return Dossier(assignment.submission, assignment.task, file, self._rules_of(claim.rules_hash), facts)
+
+    def _rules_of(self, rules_hash: str) -> Rules:
+        if rules_hash not in self._rules:
+            self._rules[rules_hash] = self._client.rules(rules_hash)
+        return self._rules[rules_hash]
+
+    def _instruments(self, rules: Rules, policy_version: int) -> Instruments:
+        from protocol.weights import ModelConfig  # torch is loaded for the first submission
+
+        return Instruments(
+            environment=self._environment(rules, policy_version),
+            model_config=ModelConfig.load(self._weights.fetch(policy_version)),
+            load_model=partial(self._weights.model, policy_version),
+            find_twin=self._verdicts.find_twin,
+        )
+
+    def _environment(self, rules: Rules, policy_version: int) -> Environment:
+        """The pool's environment, with the tokenizer that comes with the weights; its hash is in the rules."""
+        if rules.rules_hash not in self._environments:
+            tokenizer = Tokenizer.load(self._weights.fetch(policy_version))
+            self._environments[rules.rules_hash] = environment_of(rules.environment, tokenizer)
+        return self._environments[rules.rules_hash]
+
+
+def seal(assignment: Assignment, finding: Finding, signer: Signer, domain: SigningDomain) -> KeptVerdict:
+    """The signed verdict of a finding, for the seat that was drawn."""
+    claim = assignment.submission.message
+    verdict = Verdict(
+        submission_id=assignment.submission_id,
+        pool_id=claim.pool_id,
+        epoch=assignment.epoch,
+        round=assignment.round,
+        seat=assignment.seat,
+        outcome=finding.outcome,
+        reason=finding.reason.code if finding.reason else 0,
+        rules_hash=claim.rules_hash,
+        evidence_hash=canonical_hash(finding.evidence.as_json()),
+    )
+    return KeptVerdict(Signed[Verdict].by(signer, verdict, domain), finding.evidence, hex0x(secrets.token_bytes(32)))

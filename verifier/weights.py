@@ -1,0 +1,74 @@
+"""The weights of the policy versions that rollouts name: fetched, checked against the chain, a few kept.
+
+In: a policy version. Out: its folder, or its model in memory. The manifest's hash must be the one on chain and
+the release must be signed by the pool's trainer; each shard is checked as it comes (`protocol/shardcast`).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+
+from protocol.client import CoordinatorClient
+from protocol.errors import VerificationFailed
+from protocol.shardcast.client import fetch_version, version_folder
+from verifier.chain import PoolChain
+
+if TYPE_CHECKING:
+    from protocol.forward import CausalLM
+
+NUM_MODELS = 2
+"""Models in memory: rollouts of the newest version, and of the one before."""
+
+
+class Weights:
+    """Policy versions on disk and in memory."""
+
+    def __init__(
+        self, folder: Path, chain: PoolChain, client: CoordinatorClient, http: httpx.Client, num_kept: int
+    ) -> None:
+        self._folder = folder
+        self._chain = chain
+        self._client = client
+        self._http = http
+        self._num_kept = num_kept
+        self._models: OrderedDict[int, CausalLM] = OrderedDict()
+
+    def fetch(self, policy_version: int) -> Path:
+        """The version's folder. Raises Unreachable, ShardCorrupt, or VerificationFailed for another manifest."""
+        folder = version_folder(self._folder, policy_version)
+        if folder.exists():
+            return folder
+        record = self._chain.version(policy_version)
+        release = self._client.weights(policy_version).release.check(self._chain.record().trainer, self._chain.domain)
+        says = (release.pool_id, release.policy_version, release.manifest_hash)
+        if says != (self._chain.record().pool_id, policy_version, record.manifest_hash):
+            raise VerificationFailed(
+                f"the release of version {policy_version} isn't the one on chain",
+                f"manifest {release.manifest_hash}, on chain {record.manifest_hash}",
+            )
+        fetched = fetch_version(self._http, self._client.pool().shardcast_urls, release, self._folder)
+        self._discard_old(policy_version)
+        return fetched
+
+    def model(self, policy_version: int) -> CausalLM:
+        """The version's model, computing in float32."""
+        from protocol.forward import CausalLM  # torch is loaded for the first submission that needs it
+
+        if policy_version not in self._models:
+            self._models[policy_version] = CausalLM.load(self.fetch(policy_version)).eval()
+            while len(self._models) > NUM_MODELS:
+                self._models.popitem(last=False)
+        self._models.move_to_end(policy_version)
+        return self._models[policy_version]
+
+    def _discard_old(self, newest: int) -> None:
+        """Remove what is oldest; a version that is asked for again is fetched again."""
+        versions = sorted(int(p.name[1:]) for p in self._folder.glob("v*") if re.fullmatch(r"v\d+", p.name))
+        for version in [v for v in versions if v != newest][: max(0, len(versions) - self._num_kept)]:
+            shutil.rmtree(version_folder(self._folder, version))
