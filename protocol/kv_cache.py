@@ -72,3 +72,12 @@ class KvCache:
         kept = cache.new_zeros((*cache.shape[:2], len(rows), *cache.shape[3:]))
         kept[:, :used] = cache[:, :used].index_select(2, rows)
         return kept
+
+    def extend(self, other: KvCache) -> None:
+        """Appends the rows of another cache of the same length."""
+        if not self.batch:
+            self.keys, self.values, self.lengths = other.keys, other.values, other.lengths
+            return
+        self.keys = torch.cat([self.keys, other.keys], dim=2)
+        self.values = torch.cat([self.values, other.values], dim=2)
+        self.lengths = torch.cat([self.lengths, other.lengths])

@@ -1,0 +1,305 @@
+"""A pool in one process: coordinator, chain and origin as small fakes around real files, rules and signatures."""
+
+from __future__ import annotations
+
+import base64
+import random
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+
+from protocol import api
+from protocol.canonical import hex0x, sha256
+from protocol.client import ENVELOPE_HEADER, CoordinatorClient
+from protocol.environments.registry import load_environment
+from protocol.reasons import RejectReason
+from protocol.rollouts import Rollout, content_hash, read_rollouts
+from protocol.rules import Rules
+from protocol.shardcast.origin import publish
+from protocol.signing import Signer, SigningDomain
+from protocol.tokenizer import Tokenizer
+from protocol.weights import ModelConfig, save_checkpoint
+from protocol.wire import Receipt, Signed, Task, WeightsRelease
+from testnet.base_model.vocabulary import EOS_ID, PAD_ID, make_tokenizer
+from worker.engine.base import Engine
+from worker.engine.torch import TorchEngine
+from worker.folder import WorkerFolder
+from worker.loop import Worker
+from worker.membership import Membership
+from worker.patience import Patience
+from worker.weights import Weights
+
+POOL_ID = 1
+TASK_CONFIG = {
+    "dataset": "chain_sum",
+    "parameters": {"min_terms": 2, "max_terms": 3, "min_digits": 1, "max_digits": 2},
+    "answer_marker": "#",
+    "num_problems": 500,
+}
+TIGHT = {"reject": 0.05, "slash": 0.5}
+"""Honest work of one machine deviates by less than a hundredth of this, any forgery by far more."""
+
+
+class StillClock:
+    """A clock that a test moves; waiting takes no time and stops a loop after `num_waits`."""
+
+    def __init__(self, num_waits: int = 1_000_000) -> None:
+        self.time = 1_000_000.0
+        self.waits: list[float] = []
+        self._num_waits = num_waits
+
+    def now(self) -> float:
+        return self.time
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        self.waits.append(seconds)
+        self.time += seconds
+        if len(self.waits) >= self._num_waits:
+            stop.set()
+        return stop.is_set()
+
+
+@dataclass
+class VersionRecord:
+    manifest_hash: str
+    beacon_hash: str | None
+
+
+@dataclass
+class FakeChain:
+    """What the chain says; tests write into it."""
+
+    coordinator: str
+    trainer: str
+    seconds: int = 1_000_000
+    versions: dict[int, VersionRecord] = field(default_factory=dict)
+
+    def time(self) -> int:
+        return self.seconds
+
+    def record(self) -> FakeChain:
+        return self
+
+    def version(self, policy_version: int) -> VersionRecord:
+        return self.versions[policy_version]
+
+
+@dataclass
+class FakePool:
+    """A coordinator that leases and takes in, and an origin under the same address.
+
+    `outage` makes everything unreachable; `refusals` are given to the next requests of a path's first word.
+    """
+
+    domain: SigningDomain
+    coordinator: Signer
+    trainer: Signer
+    node: Signer
+    rules: Rules
+    origin: Path
+    chain: FakeChain
+    releases: dict[int, Signed[WeightsRelease]] = field(default_factory=dict)
+    tasks: list[Signed[Task]] = field(default_factory=list)
+    received: dict[str, tuple[api.SubmissionEnvelope, list[Rollout]]] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+    refusals: dict[str, list[RejectReason]] = field(default_factory=dict)
+    outage: bool = False
+
+    def publish(self, folder: Path, policy_version: int) -> None:
+        """A new version: on the origin, on chain, announced."""
+        manifest_hash = publish(folder, self.origin, POOL_ID, policy_version, shard_bytes=100_000).manifest_hash
+        release = WeightsRelease(pool_id=POOL_ID, policy_version=policy_version, manifest_hash=manifest_hash)
+        self.releases[policy_version] = Signed[WeightsRelease].by(self.trainer, release, self.domain)
+        self.chain.versions[policy_version] = VersionRecord(manifest_hash, hex0x(sha256(b"%d" % policy_version)))
+
+    def handle(self, request: httpx.Request) -> httpx.Response:
+        """One request, as the real coordinator answers it."""
+        if self.outage:
+            raise httpx.ConnectError("down", request=request)
+        parts = request.url.path.strip("/").split("/")
+        self.requests.append(f"{request.method} {request.url.path}")
+        if parts[0] == "versions":
+            path = self.origin.joinpath(*parts)
+            return httpx.Response(200, content=path.read_bytes()) if path.exists() else httpx.Response(404)
+        if waiting := self.refusals.get(parts[1]):
+            return self._refused(waiting.pop(0))
+        answer: httpx.Response = getattr(self, f"_{parts[1]}")(request, *parts[2:])
+        return answer
+
+    def _pool(self, request: httpx.Request) -> httpx.Response:
+        info: dict[str, Any] = dict.fromkeys(
+            ("chain_id", "max_async", "accept_quorum", "slash_quorum", "confirmations", "epoch"), 1
+        )
+        info |= dict.fromkeys(("price_wei", "verify_price_wei", "min_allotment_wei"), "1")
+        info |= {"pool_id": POOL_ID, "rules_hash": self.rules.rules_hash, "paused": False}
+        info |= dict.fromkeys(("deployment_salt", "model_hash"), "0x" + "00" * 32)
+        contracts = dict.fromkeys(("credits", "registry", "pools", "ledger", "court"), self.domain.contract)
+        freshness = {"head_block": 1, "indexed_block": 1, "chain_time": self.chain.seconds, "lag_seconds": 0}
+        pool = api.PoolInfo(
+            coordinator=self.coordinator.address,
+            trainer=self.trainer.address,
+            contracts=api.ContractAddresses(**contracts),
+            freshness=api.Freshness(**freshness),
+            policy_version=max(self.releases, default=None),
+            shardcast_urls=("http://pool",),
+            **info,
+        )
+        return self._answer(pool)
+
+    def _rules(self, request: httpx.Request, rules_hash: str) -> httpx.Response:
+        return self._answer(self.rules)
+
+    def _weights(self, request: httpx.Request, number: str) -> httpx.Response:
+        release = self.releases[int(number)]
+        return self._answer(api.WeightsView(release=release, beacon_block=1, beacon_hash=None, published_time=1))
+
+    def _tasks(self, request: httpx.Request) -> httpx.Response:
+        policy_version = api.TaskRequest.model_validate_json(request.content).policy_version
+        task = Task(
+            pool_id=POOL_ID,
+            policy_version=policy_version,
+            node=self.node.address,
+            counter=len(self.tasks),
+            rules_hash=self.rules.rules_hash,
+            beacon_block=7,
+            beacon_hash=self.chain.versions[policy_version].beacon_hash or "",
+            price_wei=1,
+            max_units=self.rules.max_units,
+            deadline=self.chain.seconds + 60,
+        )
+        self.tasks.append(Signed[Task].by(self.coordinator, task, self.domain))
+        return self._answer(self.tasks[-1])
+
+    def _submissions(self, request: httpx.Request, submission_id: str) -> httpx.Response:
+        envelope = api.SubmissionEnvelope.model_validate_json(
+            base64.urlsafe_b64decode(request.headers[ENVELOPE_HEADER])
+        )
+        submission = envelope.submission.check(self.node.address, self.domain)
+        if submission.id(self.domain) != submission_id or hex0x(sha256(request.content)) != envelope.file_sha256:
+            return self._refused(RejectReason.FILE_MISMATCH)
+        header, rollouts = read_rollouts(request.content, max_rows=1000, max_tokens=1000)
+        if content_hash(header, rollouts) != submission.content_hash:
+            return self._refused(RejectReason.FILE_MISMATCH)
+        self.received[submission_id] = envelope, rollouts
+        receipt = Receipt(submission_id=submission_id, received_block=1, include_by_epoch=1)
+        return self._answer(Signed[Receipt].by(self.coordinator, receipt, self.domain))
+
+    def _answer(self, document: Any) -> httpx.Response:
+        return httpx.Response(200, content=document.model_dump_json().encode())
+
+    def _refused(self, reason: RejectReason) -> httpx.Response:
+        problem = api.Problem(type="about:blank", title="refused", status=409, code=reason.value)
+        return httpx.Response(409, content=problem.model_dump_json().encode())
+
+    def membership(self) -> Membership:
+        client = CoordinatorClient("http://pool", transport=httpx.MockTransport(self.handle))
+        return Membership(POOL_ID, self.node, self.domain, client, self.chain)
+
+
+@pytest.fixture
+def make_clock() -> Callable[[int], StillClock]:
+    """A clock that stops the loop after so many waits."""
+    return StillClock
+
+
+@pytest.fixture(scope="session")
+def make_model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """A Llama of 2 layers x 128 with weights drawn from the given seed: its completions differ wildly in length."""
+
+    def make(seed: int) -> Path:
+        backend = make_tokenizer()
+        config = ModelConfig(
+            model_type="llama",
+            vocab_size=backend.get_vocab_size(),
+            hidden_size=128,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            head_dim=32,
+            max_position_embeddings=128,
+            eos_token_id=EOS_ID,
+            pad_token_id=PAD_ID,
+        )
+        source = torch.Generator().manual_seed(seed)
+        weights = {
+            name: torch.ones(shape) if "norm" in name else torch.randn(shape, generator=source) * 0.15
+            for name, shape in config.weight_shapes().items()
+        }
+        home = tmp_path_factory.mktemp("model")
+        (home / "tokenizer.json").write_text(backend.to_str())
+        save_checkpoint(home / "folder", config, weights, companions=[home / "tokenizer.json"])
+        return home / "folder"
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def model_folder(make_model_folder: Callable[[int], Path]) -> Path:
+    return make_model_folder(0)
+
+
+@pytest.fixture(scope="session")
+def rules(model_folder: Path) -> Rules:
+    """Four groups of two, with limits that honest work of one machine stays far below."""
+    environment = load_environment("reasoning_gym", TASK_CONFIG, Tokenizer.load(model_folder))
+    names = ("toploc_exp_mismatch_share", "toploc_mantissa_mean", "sampling_margin_mean", "sampling_mismatch_share")
+    return Rules.model_validate(
+        {
+            "environment": {
+                "name": "reasoning_gym",
+                "config": TASK_CONFIG,
+                "environment_hash": environment.environment_hash,
+            },
+            "sampling": {"max_new_tokens": 40},
+            "thresholds": {**dict.fromkeys(names, TIGHT), "logprob_error_mean": TIGHT},
+            "group_size": 2,
+            "groups_per_task": 4,
+        }
+    )
+
+
+@pytest.fixture
+def pool(
+    tmp_path: Path, rules: Rules, model_folder: Path, domain: SigningDomain, make_signer: Callable[[int], Signer]
+) -> FakePool:
+    """A pool with version 0 published."""
+    coordinator, trainer, node = (make_signer(number) for number in (1, 2, 3))
+    chain = FakeChain(coordinator.address, trainer.address)
+    found = FakePool(domain, coordinator, trainer, node, rules, tmp_path / "origin", chain)
+    found.publish(model_folder, 0)
+    return found
+
+
+@pytest.fixture
+def make_worker(pool: FakePool, tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+    """A worker over the same data folder each time: making a second one is a restart after a kill."""
+    opened: list[WorkerFolder] = []
+
+    def make(
+        shape: type[Worker] = Worker, clock: StillClock | None = None, engine: Engine | None = None, follow: bool = True
+    ) -> Worker:
+        while opened:
+            opened.pop().close()
+        clock = clock or StillClock()
+        membership = pool.membership()
+        folder = WorkerFolder(
+            tmp_path / "data", node=membership.node, pool_id=POOL_ID, domain=pool.domain, give_up_seconds=100
+        )
+        opened.append(folder)
+        http = httpx.Client(transport=httpx.MockTransport(pool.handle))
+        weights = Weights(folder.weights, membership, http, num_kept=2)
+        if follow:
+            weights.follow()
+        patience = Patience(clock, random.Random(0), 0.25, 30.0)
+        return shape(membership, folder, weights, engine or TorchEngine(), clock, patience)
+
+    yield make
+    while opened:
+        opened.pop().close()

@@ -1,0 +1,236 @@
+"""The outbox: a kill between any two steps loses nothing and doubles nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol import files
+from protocol.api import SubmissionEnvelope
+from protocol.canonical import hex0x, sha256
+from protocol.errors import CoordinatorUnreachable, ProofpoolError, Rejected
+from protocol.reasons import RejectReason
+from protocol.signing import Signer, SigningDomain
+from protocol.wire import ZERO_HASH, Receipt, Signed, Submission, Task
+from worker import outbox as outbox_module
+from worker.outbox import Entry, Outbox
+
+FILE = b"PAR1 rollouts PAR1"
+DEADLINE = 1_000
+
+
+class Killed(BaseException):
+    """The process ends here: nothing after this line runs."""
+
+
+class FakeClient:
+    """Answers each upload with the next of `answers`: a reason to refuse, an error, or None for a receipt."""
+
+    def __init__(
+        self, make_receipt: Callable[[str], Signed[Receipt]], *answers: RejectReason | Exception | None
+    ) -> None:
+        self._make_receipt = make_receipt
+        self._answers = list(answers)
+        self.sent: list[tuple[str, bytes]] = []
+
+    def submit(self, envelope: SubmissionEnvelope, submission_id: str, file: bytes) -> Signed[Receipt]:
+        self.sent.append((submission_id, file))
+        answer = self._answers.pop(0) if self._answers else None
+        if isinstance(answer, RejectReason):
+            raise Rejected(answer)
+        if isinstance(answer, Exception):
+            raise answer
+        return self._make_receipt(submission_id)
+
+
+@pytest.fixture
+def make_client(make_signer: Callable[[int], Signer], domain: SigningDomain) -> Callable[..., Any]:
+    def receipt(submission_id: str) -> Signed[Receipt]:
+        message = Receipt(submission_id=submission_id, received_block=1, include_by_epoch=1)
+        return Signed[Receipt].by(make_signer(1), message, domain)
+
+    return lambda *answers: FakeClient(receipt, *answers)
+
+
+@pytest.fixture
+def make_entry(make_signer: Callable[[int], Signer], domain: SigningDomain) -> Callable[[int], Entry]:
+    def make(counter: int) -> Entry:
+        node = make_signer(3)
+        common = {"pool_id": 1, "policy_version": 0, "node": node.address, "counter": counter, "rules_hash": ZERO_HASH}
+        terms = {"beacon_block": 1, "beacon_hash": ZERO_HASH, "price_wei": 1, "max_units": 9, "deadline": DEADLINE}
+        task = Task.model_validate({**common, **terms})
+        submission = Submission.model_validate({**common, "content_hash": hex0x(sha256(b"%d" % counter))})
+        envelope = SubmissionEnvelope(
+            submission=Signed[Submission].by(node, submission, domain),
+            file_sha256=hex0x(sha256(FILE)),
+            num_bytes=len(FILE),
+        )
+        return Entry(
+            task_id=task.id(domain),
+            task=Signed[Task].by(make_signer(1), task, domain),
+            submission_id=submission.id(domain),
+            envelope=envelope,
+        )
+
+    return make
+
+
+def reopened(tmp_path: Path) -> Outbox:
+    return Outbox(tmp_path / "outbox", give_up_seconds=100)
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Let `step` changes of the disk happen, and end the process before the next."""
+    left = [step]
+
+    def counted(change: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **options: Any) -> Any:
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+            return change(*args, **options)
+
+        return run
+
+    monkeypatch.setattr(outbox_module, "write_atomically", counted(files.write_atomically))
+    monkeypatch.setattr(Path, "unlink", counted(Path.unlink))
+
+
+def test_a_put_entry_comes_back_after_a_restart(tmp_path: Path, make_entry: Callable[[int], Entry]) -> None:
+    entry = make_entry(0)
+    reopened(tmp_path).put(entry, FILE)
+    outbox = reopened(tmp_path)
+    assert outbox.pending() == [entry]
+    assert outbox.file(entry) == FILE
+    assert outbox.knows(entry.task_id)
+    assert not outbox.knows(make_entry(1).task_id)
+
+
+def test_a_task_has_one_submission_for_ever(
+    tmp_path: Path, make_entry: Callable[[int], Entry], make_client: Any
+) -> None:
+    entry, outbox = make_entry(0), reopened(tmp_path)
+    outbox.put(entry, FILE)
+    with pytest.raises(ProofpoolError, match="already"):
+        outbox.put(entry, b"other content")
+    outbox.send(entry, make_client(), now=0)
+    with pytest.raises(ProofpoolError, match="already"):
+        reopened(tmp_path).put(entry, b"other content")
+
+
+def test_a_receipt_empties_the_outbox_and_stays(
+    tmp_path: Path, make_entry: Callable[[int], Entry], make_client: Any
+) -> None:
+    entry, outbox = make_entry(0), reopened(tmp_path)
+    outbox.put(entry, FILE)
+    answer = outbox.send(entry, make_client(), now=0)
+    assert answer.receipt is not None
+    assert answer.receipt.message.submission_id == entry.submission_id
+    again = reopened(tmp_path)
+    assert again.pending() == []
+    assert again.answers() == [answer]
+    assert again.knows(entry.task_id)
+    assert [path.name for path in (tmp_path / "outbox").iterdir()] == [f"{entry.task_id}.answer.json"]
+
+
+@pytest.mark.parametrize(
+    "reason", [RejectReason.STORAGE_FULL, RejectReason.SIGNATURE_INVALID, RejectReason.FILE_MISMATCH]
+)
+def test_what_may_pass_stays(
+    tmp_path: Path, make_entry: Callable[[int], Entry], make_client: Any, reason: RejectReason
+) -> None:
+    entry, outbox, client = make_entry(0), reopened(tmp_path), make_client(reason)
+    outbox.put(entry, FILE)
+    with pytest.raises(Rejected):
+        outbox.send(entry, client, now=DEADLINE + 50)
+    assert outbox.pending() == [entry]
+    assert outbox.send(entry, client, now=DEADLINE + 60).receipt is not None
+    assert client.sent == [(entry.submission_id, FILE)] * 2
+
+
+def test_what_may_pass_is_given_up_long_after_the_deadline(
+    tmp_path: Path, make_entry: Callable[[int], Entry], make_client: Any
+) -> None:
+    entry, outbox = make_entry(0), reopened(tmp_path)
+    outbox.put(entry, FILE)
+    answer = outbox.send(entry, make_client(RejectReason.STORAGE_FULL), now=DEADLINE + 101)
+    assert answer.refusal is RejectReason.STORAGE_FULL
+    assert outbox.pending() == []
+
+
+@pytest.mark.parametrize("reason", [RejectReason.LEASE_EXPIRED, RejectReason.DUPLICATE, RejectReason.PROOF_MALFORMED])
+def test_a_final_refusal_is_kept_and_not_sent_again(
+    tmp_path: Path, make_entry: Callable[[int], Entry], make_client: Any, reason: RejectReason
+) -> None:
+    entry, outbox = make_entry(0), reopened(tmp_path)
+    outbox.put(entry, FILE)
+    outbox.send(entry, make_client(reason), now=0)
+    again = reopened(tmp_path)
+    assert again.pending() == []
+    assert [(answer.refusal, answer.receipt) for answer in again.answers()] == [(reason, None)]
+
+
+def test_silence_keeps_the_entry(tmp_path: Path, make_entry: Callable[[int], Entry], make_client: Any) -> None:
+    entry, outbox = make_entry(0), reopened(tmp_path)
+    outbox.put(entry, FILE)
+    with pytest.raises(CoordinatorUnreachable):
+        outbox.send(entry, make_client(CoordinatorUnreachable("silence")), now=10**9)
+    assert reopened(tmp_path).pending() == [entry]
+
+
+@pytest.mark.parametrize("step", range(2))
+def test_killed_while_putting_nothing_counts_and_it_can_be_put_again(
+    tmp_path: Path, make_entry: Callable[[int], Entry], monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    entry = make_entry(0)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at(patch, step)
+        reopened(tmp_path).put(entry, FILE)
+    outbox = reopened(tmp_path)
+    assert not outbox.knows(entry.task_id)
+    assert list((tmp_path / "outbox").iterdir()) == []
+    outbox.put(entry, FILE)
+    assert outbox.pending() == [entry]
+
+
+@pytest.mark.parametrize("step", range(3))
+def test_killed_after_the_upload_it_is_sent_again_or_done(
+    tmp_path: Path,
+    make_entry: Callable[[int], Entry],
+    make_client: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    step: int,
+) -> None:
+    entry, client = make_entry(0), make_client()
+    outbox = reopened(tmp_path)
+    outbox.put(entry, FILE)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at(patch, step)
+        outbox.send(entry, client, now=0)
+    again = reopened(tmp_path)
+    for left in again.pending():
+        again.send(left, client, now=0)
+    assert set(client.sent) == {(entry.submission_id, FILE)}, "whatever is sent again is the same submission"
+    assert [answer.submission_id for answer in again.answers()] == [entry.submission_id]
+    assert again.pending() == []
+    assert again.knows(entry.task_id)
+
+
+def test_pending_entries_come_in_the_order_of_their_deadlines(
+    tmp_path: Path, make_entry: Callable[[int], Entry]
+) -> None:
+    outbox = reopened(tmp_path)
+    entries = [make_entry(counter) for counter in range(3)]
+    for entry in entries:
+        outbox.put(entry, FILE)
+    assert {entry.task_id for entry in outbox.pending()} == {entry.task_id for entry in entries}
+
+
+def test_an_entry_that_cant_be_read_is_named(tmp_path: Path) -> None:
+    outbox = reopened(tmp_path)
+    (tmp_path / "outbox" / f"{ZERO_HASH}.json").write_text("{")
+    with pytest.raises(ProofpoolError, match="can't be read"):
+        outbox.pending()

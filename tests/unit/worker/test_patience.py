@@ -1,0 +1,63 @@
+"""Waiting for the outside: longer each time, bounded, spread out, and started anew for another cause."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from protocol.errors import CoordinatorUnreachable, Rejected
+from protocol.reasons import RejectReason
+from worker.patience import Patience
+
+
+class StillClock:
+    def now(self) -> float:
+        return 0.0
+
+    def wait(self, stop: object, seconds: float) -> bool:
+        return False
+
+
+class Always(random.Random):
+    """Jitter that is always the same."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self._share = share
+
+    def random(self) -> float:
+        return self._share
+
+
+def make_patience(share: float = 1.0) -> Patience:
+    return Patience(StillClock(), Always(share), first_seconds=1.0, most_seconds=10.0)
+
+
+DOWN = CoordinatorUnreachable("the coordinator doesn't answer")
+
+
+def test_waits_grow_up_to_the_most() -> None:
+    patience = make_patience()
+    waits = [patience.wait_for(DOWN) for _ in range(3000)]
+    assert waits[0] == 1.0
+    assert waits == sorted(waits)
+    assert waits[-1] == 10.0
+
+
+def test_jitter_takes_up_to_half() -> None:
+    assert make_patience(share=0.0).wait_for(DOWN) == 0.5
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_another_cause_and_a_reward_start_anew(anew: bool) -> None:
+    patience = make_patience()
+    for _ in range(4):
+        patience.wait_for(DOWN)
+    if anew:
+        patience.rewarded()
+        assert patience.wait_for(DOWN) == 1.0
+    else:
+        assert patience.wait_for(DOWN) > 1.0
+    assert patience.wait_for(Rejected(RejectReason.LEASE_LIMIT)) == 1.0
+    assert patience.wait_for(Rejected(RejectReason.POOL_PAUSED)) == 1.0

@@ -1,0 +1,48 @@
+"""What a worker is told at its start; everything about the pool is read from the coordinator and the chain.
+
+In: defaults < TOML < `PROOFPOOL_WORKER_…` < flags (`protocol/config.py`). Out: `WorkerConfig`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from protocol.config import RoleConfig
+from protocol.wire import Address
+
+
+class WorkerConfig(RoleConfig):
+    """Settings of `proofpool worker run`.
+
+    Example: `load_config(WorkerConfig, "worker", Path("worker.toml"))`.
+    """
+
+    coordinator_url: str
+    chain_url: str
+    """JSON-RPC endpoint of a node of the pool's chain: the coordinator's word isn't taken for beacons and weights."""
+    pool_id: int = Field(ge=1)
+    ledger: Address | None = None
+    """The Ledger contract to insist on; without it, the one that the coordinator names, its code checked."""
+    keystore: Path
+    """The node's key: it signs submissions and requests, and holds no money."""
+    password_file: Path | None = None
+    data_dir: Path
+    """Leases, outbox, weights, and the resolved configuration; belongs to one node in one pool."""
+    engine: Literal["torch"] = "torch"
+    max_batch: int = Field(default=64, ge=1)
+    """Rollouts that decode together; memory for keys and values grows with it."""
+    num_threads: int = Field(default=1, ge=1)
+    """Threads that torch computes with."""
+    num_versions_kept: int = Field(default=2, ge=1)
+    """Policy versions left on disk."""
+    follow_seconds: float = Field(default=1.0, gt=0)
+    """Pause between two looks for a newer policy version."""
+    retry_first_seconds: float = Field(default=0.25, gt=0)
+    """First wait for something outside; each further one is longer."""
+    retry_most_seconds: float = Field(default=30.0, gt=0)
+    give_up_seconds: float = Field(default=3600.0, gt=0)
+    """A submission that is only ever told to retry is given up this long after its task's deadline."""
+    log_format: Literal["auto", "json", "pretty"] = "auto"

@@ -1,0 +1,60 @@
+"""The worker's data folder: it belongs to one node in one pool, and to one process at a time.
+
+    DATA/owner.json   whose it is      DATA/lock      who uses it now
+    DATA/leases/      tasks at hand    DATA/outbox/   submissions and their answers
+    DATA/weights/     policy versions  DATA/config.json
+
+In: `data_dir`. Out: `WorkerFolder` with leases and outbox open. Raises ConfigError where it is another's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+from protocol.canonical import canonical_json
+from protocol.errors import ConfigError
+from protocol.files import write_atomically
+from protocol.signing import SigningDomain
+from worker.leases import Leases
+from worker.outbox import Outbox
+
+
+class WorkerFolder:
+    """Example: `WorkerFolder(config.data_dir, node, pool_id, domain, give_up_seconds=3600)`."""
+
+    def __init__(self, folder: Path, *, node: str, pool_id: int, domain: SigningDomain, give_up_seconds: float) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (folder / "lock").open("w")
+        self._take_lock(folder)
+        self._claim(folder, node, pool_id, domain)
+        self.weights = folder / "weights"
+        self.leases = Leases(folder / "leases", domain)
+        self.outbox = Outbox(folder / "outbox", give_up_seconds)
+
+    def close(self) -> None:
+        """Let another process use the folder."""
+        self._lock.close()
+
+    def _take_lock(self, folder: Path) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._lock.close()
+            raise ConfigError(
+                "another worker uses this data folder", str(folder), "stop it, or give this one a folder of its own"
+            ) from error
+
+    def _claim(self, folder: Path, node: str, pool_id: int, domain: SigningDomain) -> None:
+        """What lies in here is signed for one deployment: a new chain on the old folder would send old work."""
+        owner = canonical_json({"node": node, "pool_id": pool_id, "domain": "0x" + domain.separator.hex()})
+        path = folder / "owner.json"
+        if not path.exists():
+            write_atomically(path, owner)
+        elif path.read_bytes() != owner:
+            self._lock.close()
+            raise ConfigError(
+                "this data folder belongs to another node, pool or deployment",
+                f"{path}: {path.read_text()}",
+                "give this worker a data_dir of its own",
+            )

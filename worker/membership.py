@@ -1,0 +1,62 @@
+"""This node in one pool: who it is, whom it talks to, and under which signing domain.
+
+In: configuration and the node's key. Out: `Membership`, once the coordinator's description of the pool
+agrees with the chain. Tests put one together by hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from protocol.client import CoordinatorClient
+from protocol.signing import Signer, SigningDomain
+
+
+class PoolRecord(Protocol):
+    """What the chain says of the pool, as far as a worker needs it."""
+
+    @property
+    def coordinator(self) -> str: ...
+
+    @property
+    def trainer(self) -> str: ...
+
+
+class VersionRecord(Protocol):
+    """A published policy version; `beacon_hash` is None until it is sealed."""
+
+    @property
+    def manifest_hash(self) -> str: ...
+
+    @property
+    def beacon_hash(self) -> str | None: ...
+
+
+class PoolChain(Protocol):
+    """One pool's chain state, from confirmed blocks."""
+
+    def time(self) -> int:
+        """Seconds of the newest block: what deadlines are measured by."""
+        ...
+
+    def record(self) -> PoolRecord: ...
+
+    def version(self, policy_version: int) -> VersionRecord:
+        """Raises NotEligible or ChainError where the chain has no such version yet."""
+        ...
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Example: `membership.coordinator.lease(3).check(membership.chain.record().coordinator, membership.domain)`."""
+
+    pool_id: int
+    signer: Signer
+    domain: SigningDomain
+    coordinator: CoordinatorClient
+    chain: PoolChain
+
+    @property
+    def node(self) -> str:
+        return self.signer.address

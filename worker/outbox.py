@@ -1,0 +1,143 @@
+"""The outbox: what this node has signed stays on disk until the coordinator has answered for good.
+
+    put: TASK.parquet, then TASK.json (the moment it counts)   send: PUT, as often as it takes
+    answered: TASK.answer.json, then TASK.json and TASK.parquet go
+
+In: a task, its signed submission and file. Out: receipts. Killed between any two steps, nothing is
+lost and nothing is made twice: `knows` tells for good which tasks are done. TASK is the task's id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from protocol.api import SubmissionEnvelope
+from protocol.client import CoordinatorClient
+from protocol.errors import ProofpoolError, Rejected
+from protocol.files import sync_folder, write_atomically
+from protocol.reasons import Cost, RejectReason
+from protocol.wire import Hash32, Receipt, Signed, Task
+
+ENTRY, FILE, ANSWER = ".json", ".parquet", ".answer.json"
+
+
+class Entry(BaseModel):
+    """A submission that waits for its answer. Its file lies beside it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    task_id: Hash32
+    task: Signed[Task]
+    submission_id: Hash32
+    envelope: SubmissionEnvelope
+
+
+class Answer(BaseModel):
+    """The coordinator's last word: a receipt, or the reason of a refusal that sending again can't change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    task_id: Hash32
+    submission_id: Hash32
+    policy_version: int
+    counter: int
+    receipt: Signed[Receipt] | None = None
+    refusal: RejectReason | None = None
+    detail: str = ""
+
+
+class Outbox:
+    """Example: `outbox.put(entry, file)`; later `outbox.send(entry, client)` until it gives an `Answer`."""
+
+    def __init__(self, folder: Path, give_up_seconds: float) -> None:
+        """Open the outbox in `folder`, finishing what a kill interrupted.
+
+        A submission that is only ever told to retry is given up `give_up_seconds` after its task's deadline.
+        """
+        self._folder = folder
+        self._give_up_seconds = give_up_seconds
+        folder.mkdir(parents=True, exist_ok=True)
+        self._sweep()
+
+    def put(self, entry: Entry, file: bytes) -> None:
+        """Make a submission durable; a second one for the same task is refused, whatever it holds."""
+        if self.knows(entry.task_id):
+            raise ProofpoolError("a task has a submission already", entry.task_id, "don't generate it again")
+        write_atomically(self._path(entry.task_id, FILE), file)
+        write_atomically(self._path(entry.task_id, ENTRY), entry.model_dump_json().encode())
+
+    def knows(self, task_id: str) -> bool:
+        """Whether a submission for this task was made, answered or not."""
+        return self._path(task_id, ENTRY).exists() or self._path(task_id, ANSWER).exists()
+
+    def pending(self) -> list[Entry]:
+        """Submissions without an answer, those whose task ends first in front."""
+        found = [self._read(path) for path in self._entries()]
+        return sorted(found, key=lambda entry: (entry.task.message.deadline, entry.task_id))
+
+    def file(self, entry: Entry) -> bytes:
+        return self._path(entry.task_id, FILE).read_bytes()
+
+    def answers(self) -> list[Answer]:
+        """All answers ever given, in the order of their tasks."""
+        found = [Answer.model_validate_json(path.read_bytes()) for path in self._folder.glob(f"0x*{ANSWER}")]
+        return sorted(found, key=lambda answer: (answer.policy_version, answer.counter))
+
+    def send(self, entry: Entry, client: CoordinatorClient, now: float) -> Answer:
+        """Upload once. Raises Unreachable, or Rejected where sending it again may succeed; then it stays."""
+        try:
+            receipt = client.submit(entry.envelope, entry.submission_id, self.file(entry))
+        except Rejected as refusal:
+            if not self._is_final(refusal.reason, entry, now):
+                raise
+            return self.close(entry, refusal=refusal.reason, detail=str(refusal))
+        return self.close(entry, receipt=receipt)
+
+    def close(self, entry: Entry, **outcome: Any) -> Answer:
+        """Record the answer and let the file go."""
+        task = entry.task.message
+        answer = Answer(
+            task_id=entry.task_id,
+            submission_id=entry.submission_id,
+            policy_version=task.policy_version,
+            counter=task.counter,
+            **outcome,
+        )
+        write_atomically(self._path(entry.task_id, ANSWER), answer.model_dump_json().encode())
+        self._remove(entry.task_id)
+        return answer
+
+    def _is_final(self, reason: RejectReason, entry: Entry, now: float) -> bool:
+        return reason.cost is not Cost.RETRY or now > entry.task.message.deadline + self._give_up_seconds
+
+    def _sweep(self) -> None:
+        """Finish a removal that was cut short, and drop files whose entry was never written."""
+        for path in self._folder.glob(f"0x*{ANSWER}"):
+            self._remove(path.name.removesuffix(ANSWER))
+        for path in self._folder.glob(f"0x*{FILE}"):
+            if not path.with_suffix(ENTRY).exists():
+                path.unlink()
+        for leftover in self._folder.glob(".*"):
+            leftover.unlink()
+
+    def _remove(self, task_id: str) -> None:
+        # The entry first: a file without an entry is swept, an entry without its file could not be sent.
+        self._path(task_id, ENTRY).unlink(missing_ok=True)
+        sync_folder(self._folder)
+        self._path(task_id, FILE).unlink(missing_ok=True)
+
+    def _entries(self) -> Iterator[Path]:
+        return (path for path in self._folder.glob(f"0x*{ENTRY}") if not path.name.endswith(ANSWER))
+
+    def _read(self, path: Path) -> Entry:
+        try:
+            return Entry.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise ProofpoolError(
+                "an outbox entry can't be read", f"{path}: {error.errors()[0]['msg']}", "move it away, then start again"
+            ) from error
+
+    def _path(self, task_id: str, suffix: str) -> Path:
+        return self._folder / f"{task_id}{suffix}"

@@ -1,0 +1,65 @@
+"""Where tasks come from: leases left unfinished by an earlier run, then the coordinator.
+
+In: the policy version that this machine has. Out: a signed task, checked and remembered on disk before
+any work on it begins.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import ChainError, NotEligible, VerificationFailed
+from protocol.telemetry import get_logger
+from protocol.wire import Signed, Task
+from worker.leases import Leases
+from worker.membership import Membership
+from worker.outbox import Outbox
+
+
+class Tasks:
+    """Example: `tasks.unfinished() or tasks.lease(policy_version)`, then `tasks.check_beacon(signed_task)`."""
+
+    def __init__(self, membership: Membership, leases: Leases, outbox: Outbox) -> None:
+        self._membership = membership
+        self._leases = leases
+        self._outbox = outbox
+
+    def unfinished(self) -> Signed[Task] | None:
+        """A remembered task that can still be finished; those that can't are forgotten."""
+        for signed_task in self._leases.open():
+            if self._outbox.knows(self._id(signed_task.message)):
+                self._leases.forget(signed_task)
+            elif signed_task.message.deadline <= self._membership.chain.time():
+                get_logger().warning("task.expired", counter=signed_task.message.counter)
+                self._leases.forget(signed_task)
+            else:
+                return signed_task
+        return None
+
+    def lease(self, policy_version: int) -> Signed[Task]:
+        """A new task of this policy version. Raises Rejected where the coordinator gives none."""
+        signed_task = self._membership.coordinator.lease(policy_version)
+        task = signed_task.check(self._membership.chain.record().coordinator, self._membership.domain)
+        self._check_terms(task, policy_version)
+        self._leases.remember(signed_task)
+        get_logger().info("task.leased", policy_version=policy_version, counter=task.counter, deadline=task.deadline)
+        return signed_task
+
+    def check_beacon(self, signed_task: Signed[Task]) -> None:
+        """The seed must come from the chain: raises VerificationFailed where the task names another beacon."""
+        task = signed_task.message
+        sealed = self._membership.chain.version(task.policy_version).beacon_hash
+        if sealed is None:
+            raise ChainError("the chain has no beacon for this task yet", f"policy version {task.policy_version}")
+        if sealed != task.beacon_hash:
+            self._leases.forget(signed_task)
+            raise VerificationFailed("a task names another beacon than the chain", f"{task.beacon_hash}, not {sealed}")
+
+    def _check_terms(self, task: Task, policy_version: int) -> None:
+        leased = (task.pool_id, task.node, task.policy_version)
+        asked = (self._membership.pool_id, self._membership.node, policy_version)
+        if leased != asked:
+            raise VerificationFailed("the coordinator leased something that wasn't asked for", f"{leased}, not {asked}")
+        if self._outbox.knows(self._id(task)):
+            raise NotEligible("the coordinator leased a finished task again", f"counter {task.counter}")
+
+    def _id(self, task: Task) -> str:
+        return task.id(self._membership.domain)

@@ -1,0 +1,54 @@
+"""Uploading what lies in the outbox, each entry at its own pace.
+
+In: pending entries. Out: answers, logged. A refusal that may pass postpones one entry only; a
+coordinator that doesn't answer stops the round.
+"""
+
+from __future__ import annotations
+
+from protocol.clock import Clock
+from protocol.errors import Rejected
+from protocol.telemetry import get_logger
+from worker.membership import Membership
+from worker.outbox import Answer, Entry, Outbox
+from worker.patience import Patience
+
+
+class Uploads:
+    """Example: `uploads.flush()` before and after each task."""
+
+    def __init__(self, outbox: Outbox, membership: Membership, clock: Clock, patience: Patience) -> None:
+        self._outbox = outbox
+        self._membership = membership
+        self._clock = clock
+        self._patience = patience
+        self._postponed: dict[str, tuple[Patience, float]] = {}
+
+    def flush(self) -> list[Answer]:
+        """Send every pending entry that is due. Raises Unreachable; what isn't answered stays in the outbox."""
+        due = [entry for entry in self._outbox.pending() if self._is_due(entry)]
+        return [answer for entry in due if (answer := self._send(entry)) is not None]
+
+    def _send(self, entry: Entry) -> Answer | None:
+        try:
+            answer = self._outbox.send(entry, self._membership.coordinator, self._clock.now())
+        except Rejected as refusal:
+            self._postpone(entry, refusal)
+            return None
+        self._postponed.pop(entry.submission_id, None)
+        self._log(answer)
+        return answer
+
+    def _is_due(self, entry: Entry) -> bool:
+        return self._clock.now() >= self._postponed.get(entry.submission_id, (None, 0.0))[1]
+
+    def _postpone(self, entry: Entry, refusal: Rejected) -> None:
+        patience = self._postponed.get(entry.submission_id, (self._patience.another(), 0.0))[0]
+        self._postponed[entry.submission_id] = patience, self._clock.now() + patience.wait_for(refusal)
+
+    def _log(self, answer: Answer) -> None:
+        fields = {"submission_id": answer.submission_id, "counter": answer.counter}
+        if answer.receipt is None:
+            get_logger().error("submission.refused", **fields, reason=answer.refusal, detail=answer.detail)
+        else:
+            get_logger().info("submission.received", **fields)

@@ -1,0 +1,119 @@
+"""Policy versions on this machine: the newest is followed in the background, between batches it is taken.
+
+    coordinator /v1/pool ─ newest version ─▶ release signed by the trainer? ─▶ hash as on chain? ─▶ SHARDCAST
+        ─▶ DATA/weights/vN, there whole or not at all ─▶ newest()
+
+`follow` fetches once; `Follower` is the thread that calls it. Neither the coordinator nor a relay is
+trusted with weights.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import httpx
+
+from protocol.clock import Clock
+from protocol.errors import ProofpoolError, VerificationFailed
+from protocol.shardcast.client import fetch_version, version_folder
+from protocol.telemetry import get_logger
+from protocol.wire import WeightsRelease
+from worker.membership import Membership
+from worker.patience import Patience
+
+
+class Weights:
+    """Example: `weights.follow()`, then `engine.load(weights.fetch(weights.newest()))`."""
+
+    def __init__(self, folder: Path, membership: Membership, http: httpx.Client, num_kept: int) -> None:
+        self._folder = folder
+        self._num_kept = num_kept
+        self._membership = membership
+        self._http = http
+        self._fetching = threading.Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def newest(self) -> int | None:
+        """The newest version that is here completely; None before the first."""
+        return max(self._versions(), default=None)
+
+    def follow(self) -> bool:
+        """Fetch the pool's newest version if it isn't here; whether there is any to work with."""
+        pool = self._membership.coordinator.pool()
+        if pool.policy_version is not None and pool.policy_version not in self._versions():
+            self.fetch(pool.policy_version)
+            get_logger().info("weights.fetched", policy_version=pool.policy_version)
+        return pool.policy_version is not None
+
+    def fetch(self, policy_version: int) -> Path:
+        """The folder of a version, fetched if need be. Raises Unreachable, Rejected or VerificationFailed."""
+        folder = version_folder(self._folder, policy_version)
+        with self._fetching:
+            if folder.exists():
+                return folder
+            release = self._release(policy_version)
+            urls = self._membership.coordinator.pool().shardcast_urls
+            return fetch_version(self._http, urls, release, self._folder)
+
+    def prune(self, in_use: int) -> None:
+        """Delete all but the newest versions and the one in use."""
+        for policy_version in sorted(self._versions())[: -self._num_kept]:
+            if policy_version != in_use:
+                shutil.rmtree(version_folder(self._folder, policy_version))
+
+    def _release(self, policy_version: int) -> WeightsRelease:
+        """The trainer's release, checked against the chain."""
+        membership = self._membership
+        signed = membership.coordinator.weights(policy_version).release
+        release = signed.check(membership.chain.record().trainer, membership.domain)
+        on_chain = membership.chain.version(policy_version).manifest_hash
+        promised = (release.pool_id, release.policy_version, release.manifest_hash)
+        if promised != (membership.pool_id, policy_version, on_chain):
+            raise VerificationFailed(
+                f"the release of policy version {policy_version} isn't the one on chain",
+                f"manifest {release.manifest_hash} of version {release.policy_version}, on chain {on_chain}",
+                "the trainer or the coordinator is at fault: take no leases from this pool",
+            )
+        return release
+
+    def _versions(self) -> list[int]:
+        return [int(path.name[1:]) for path in self._folder.glob("v*") if path.name[1:].isdigit()]
+
+
+class Follower:
+    """Follows the newest version in a thread of its own until told to stop.
+
+    consumes: the pool's newest version    produces: folders    waits for: the coordinator, chain, relays
+    """
+
+    def __init__(self, weights: Weights, clock: Clock, patience: Patience, pause_seconds: float) -> None:
+        self._weights = weights
+        self._clock = clock
+        self._patience = patience
+        self._pause_seconds = pause_seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="weights-follower", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the download at hand, if any, and end."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        seconds = 0.0
+        while not self._clock.wait(self._stop, seconds):
+            seconds = self._follow()
+
+    def _follow(self) -> float:
+        """Look once; seconds until the next look."""
+        try:
+            self._weights.follow()
+        except (ProofpoolError, OSError) as error:
+            return self._patience.wait_for(error)
+        self._patience.rewarded()
+        return self._pause_seconds
