@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import rlp
 
 from protocol.canonical import from_hex0x, hex0x, keccak256
+from protocol.errors import UsageError
 from protocol.signing import Signer
 
 DYNAMIC_FEE_TYPE = b"\x02"
@@ -34,6 +35,18 @@ class Transaction:
         r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big")
         raw = DYNAMIC_FEE_TYPE + rlp.encode([*self._fields(), signature[64] - 27, r, s])
         return SignedTransaction(self, signer.address, hex0x(raw), hex0x(keccak256(raw)))
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Transaction:
+        """What a raw signed transaction of ours says. Raises UsageError for any other bytes."""
+        try:
+            if raw[:1] != DYNAMIC_FEE_TYPE:
+                raise UsageError("not an EIP-1559 transaction", f"type {raw[:1].hex() or 'missing'}")
+            *numbers, to, value, data, _, _, _, _ = rlp.decode(raw[1:], strict=True)
+            chain_id, nonce, tip, fee, gas = (int.from_bytes(number, "big") for number in numbers)
+        except (rlp.DecodingError, ValueError, TypeError) as error:
+            raise UsageError("not a signed transaction", str(error)[:100]) from error
+        return cls(chain_id, nonce, tip, fee, gas, hex0x(to) if to else None, int.from_bytes(value, "big"), data)
 
     def _fields(self) -> list[object]:
         return [

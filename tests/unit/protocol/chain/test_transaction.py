@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 
+import pytest
 from eth_account import Account
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.canonical import hex0x
+from protocol.canonical import from_hex0x, hex0x
 from protocol.chain.transaction import Transaction
+from protocol.errors import UsageError
 from protocol.signing import Signer, checksummed
 
 SECRET = b"\x11" * 32
@@ -43,9 +45,16 @@ def test_bytes_and_hash_are_eth_accounts(transaction: Transaction) -> None:
         SECRET,
     )
     assert signed.raw == hex0x(theirs.raw_transaction)
+    assert Transaction.parse(from_hex0x(signed.raw)) == transaction
     assert signed.transaction_hash == hex0x(theirs.hash)
 
 
 def test_the_sender_is_recovered_by_eth_account(make_signer: Callable[[int], Signer]) -> None:
     signed = Transaction(31337, 0, 1, 2, 21_000, TO).sign(make_signer(5))
     assert Account.recover_transaction(signed.raw).lower() == signed.sender == make_signer(5).address
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x01\xc0", b"\x02", b"\x02\xc0", b"\x02\x80", b"\x02\xc1\x01", b"\xff" * 40])
+def test_other_bytes_are_no_transaction(raw: bytes) -> None:
+    with pytest.raises(UsageError):
+        Transaction.parse(raw)
