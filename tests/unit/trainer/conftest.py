@@ -1,0 +1,112 @@
+"""A very small model and batches for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from protocol.api import BatchOffer, GroupRef
+from protocol.canonical import hex0x
+from protocol.forward import CausalLM
+from protocol.rollouts import FileHeader, Rollout, write_rollouts
+from protocol.rules import EnvironmentRules, Limit, Rules, SamplingRules, Thresholds
+from protocol.weights import ModelConfig
+from protocol.wire import ZERO_HASH
+
+GROUP_SIZE = 4
+VOCABULARY = 11
+
+
+@pytest.fixture
+def rules() -> Rules:
+    limit = Limit(reject=1.0, slash=2.0)
+    return Rules(
+        environment=EnvironmentRules(name="test", environment_hash=ZERO_HASH),
+        sampling=SamplingRules(max_new_tokens=12),
+        thresholds=Thresholds(
+            toploc_exp_mismatch_share=limit,
+            toploc_mantissa_mean=limit,
+            sampling_margin_mean=limit,
+            sampling_mismatch_share=limit,
+            logprob_error_mean=limit,
+        ),
+        group_size=GROUP_SIZE,
+        groups_per_task=2,
+    )
+
+
+@pytest.fixture
+def make_model() -> Callable[[], CausalLM]:
+    """The same small random model each time."""
+
+    def make() -> CausalLM:
+        config = ModelConfig.model_validate(
+            {
+                "model_type": "llama",
+                "vocab_size": VOCABULARY,
+                "hidden_size": 16,
+                "intermediate_size": 32,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 2,
+                "max_position_embeddings": 64,
+                "tie_word_embeddings": True,
+            }
+        )
+        generator = torch.Generator().manual_seed(0)
+        weights = {
+            name: torch.ones(shape) if len(shape) == 1 else torch.randn(shape, generator=generator) * 0.2
+            for name, shape in config.weight_shapes().items()
+        }
+        return CausalLM.of(config, weights)
+
+    return make
+
+
+@pytest.fixture
+def make_rollout() -> Callable[..., Rollout]:
+    def make(number: int = 0, reward: float = 0.0, target_length: int = -1, version: int = 0) -> Rollout:
+        random = np.random.default_rng(number)
+        num_outputs = 2 + number % 5
+        return Rollout(
+            input_tokens=random.integers(0, VOCABULARY, 3 + number % 3).astype(np.int32),
+            output_tokens=random.integers(0, VOCABULARY, num_outputs).astype(np.int32),
+            output_logprobs=np.zeros(num_outputs, dtype=np.float32),
+            task_reward=reward,
+            proofs=b"",
+            step=version,
+            problem_id=str(number // GROUP_SIZE),
+            task_type="test",
+            target_length=target_length,
+            finish_reason="length",
+        )
+
+    return make
+
+
+@pytest.fixture
+def make_offer(make_rollout: Callable[..., Rollout]) -> Callable[..., tuple[BatchOffer, bytes]]:
+    """A batch of two groups for `step`, with its file."""
+
+    def make(step: int = 1) -> tuple[BatchOffer, bytes]:
+        rollouts = [make_rollout(number, reward=float(number % 3 == 0)) for number in range(2 * GROUP_SIZE)]
+        header = FileHeader(task_id=ZERO_HASH, group_size=GROUP_SIZE, sampling=SamplingRules(max_new_tokens=12))
+        file = write_rollouts(header, rollouts)
+        offer = BatchOffer(
+            pool_id=1,
+            number=step,
+            step=step,
+            groups=tuple(GroupRef(submission_id=ZERO_HASH, group=group) for group in range(2)),
+            groups_root=ZERO_HASH,
+            signature="0x" + "00" * 65,
+            file_sha256=hex0x(hashlib.sha256(file).digest()),
+            num_rollouts=len(rollouts),
+            num_tokens=sum(r.num_units + len(r.input_tokens) for r in rollouts),
+            deadline=0,
+        )
+        return offer, file
+
+    return make

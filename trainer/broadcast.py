@@ -1,0 +1,72 @@
+"""Broadcast: a checkpoint becomes a published policy version.
+
+In: a `Checkpoint`. Out: shards and manifest in the origin's folder, the manifest's hash on chain, and
+the signed release at the coordinator, in this order; each step may be repeated after a kill.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from protocol.client import CoordinatorClient
+from protocol.errors import ProofpoolError
+from protocol.shardcast.origin import publish
+from protocol.signing import Signer, SigningDomain
+from protocol.telemetry import get_logger
+from protocol.wire import Signed, WeightsRelease
+from trainer.checkpoint import Checkpoint
+
+
+class WeightsChain(Protocol):
+    """The part of the Ledger contract that a trainer uses."""
+
+    def manifest_hash(self, policy_version: int) -> str | None:
+        """What the chain has for this version; None before it is published."""
+        ...
+
+    def publish_weights(self, policy_version: int, manifest_hash: str) -> None:
+        """Publish a version; returns once it is mined."""
+        ...
+
+
+class Broadcaster:
+    """Publishes checkpoints of one pool, signed by the trainer's key."""
+
+    def __init__(
+        self,
+        origin: Path,
+        pool_id: int,
+        chain: WeightsChain,
+        coordinator: CoordinatorClient,
+        signer: Signer,
+        domain: SigningDomain,
+    ) -> None:
+        self.origin = origin
+        self.pool_id = pool_id
+        self.chain = chain
+        self.coordinator = coordinator
+        self.signer = signer
+        self.domain = domain
+
+    def broadcast(self, checkpoint: Checkpoint) -> WeightsRelease:
+        """Publish; repeating it changes nothing. Raises ProofpoolError if the chain has another manifest."""
+        manifest = publish(checkpoint.model_folder, self.origin, self.pool_id, checkpoint.policy_version)
+        release = WeightsRelease(
+            pool_id=self.pool_id, policy_version=checkpoint.policy_version, manifest_hash=manifest.manifest_hash
+        )
+        self._anchor(release)
+        self.coordinator.announce_weights(Signed[WeightsRelease].by(self.signer, release, self.domain))
+        get_logger().info("weights.announced", policy_version=release.policy_version, num_bytes=manifest.num_bytes)
+        return release
+
+    def _anchor(self, release: WeightsRelease) -> None:
+        known = self.chain.manifest_hash(release.policy_version)
+        if known is None:
+            self.chain.publish_weights(release.policy_version, release.manifest_hash)
+        elif known != release.manifest_hash:
+            raise ProofpoolError(
+                f"policy version {release.policy_version} is on chain with another manifest",
+                f"{known}, not {release.manifest_hash}",
+                "restore the checkpoints that belong to this pool: a version is published once",
+            )

@@ -1,0 +1,33 @@
+"""The trainer's configuration. Run `proofpool trainer run --config trainer.toml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from protocol.config import RoleConfig
+from trainer.learner import RecipeConfig
+
+
+class TrainerConfig(RoleConfig):
+    """Where the trainer finds everything; the recipe is a table of its own."""
+
+    coordinator_url: str
+    chain_url: str
+    pool_id: int = Field(default=1, ge=1)
+    keystore: Path
+    password_file: Path
+    base_model: Path
+    """Hugging Face folder of policy version 0."""
+    data_dir: Path
+    """Checkpoints and metrics.jsonl."""
+    origin_dir: Path
+    """What `proofpool shardcast serve` serves."""
+    num_steps: int | None = Field(default=None, ge=1)
+    """Stop after this policy version; run until stopped without it."""
+    num_threads: int = Field(default=1, ge=1)
+    seed: int = 0
+    poll_seconds: float = Field(default=0.5, gt=0)
+    log_format: str = "auto"
+    recipe: RecipeConfig = RecipeConfig()

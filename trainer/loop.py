@@ -1,0 +1,131 @@
+"""The trainer's loop: resume -> broadcast -> wait for a batch -> learn -> save -> report, and again.
+
+consumes   accepted batches (`POST /v1/batches`)
+produces   policy versions (origin folder, chain, coordinator), metrics.jsonl
+waits for  enough accepted groups; never for a particular worker
+unblocks   workers, which follow the newest version
+
+Killed anywhere, it resumes from the newest checkpoint: that version is broadcast and its batch
+acknowledged again, both of which change nothing the second time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeVar
+
+from protocol.api import BatchOffer
+from protocol.client import CoordinatorClient
+from protocol.clock import Clock
+from protocol.errors import Unreachable
+from protocol.rules import Rules
+from protocol.telemetry import get_logger
+from trainer.broadcast import Broadcaster
+from trainer.checkpoint import Checkpoint, CheckpointStore
+from trainer.learner import Learner, StepFigures
+from trainer.samples import read_batch
+
+REPORT_WAIT_SECONDS = 30.0
+
+T = TypeVar("T")
+
+
+class Trainer:
+    """One pool's trainer, between the coordinator and the origin."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        checkpoints: CheckpointStore,
+        broadcaster: Broadcaster,
+        coordinator: CoordinatorClient,
+        rules: Rules,
+        base_model: Path,
+        metrics_file: Path,
+        clock: Clock,
+        poll_seconds: float = 0.5,
+    ) -> None:
+        self.learner = learner
+        self.checkpoints = checkpoints
+        self.broadcaster = broadcaster
+        self.coordinator = coordinator
+        self.rules = rules
+        self.base_model = base_model
+        self.metrics_file = metrics_file
+        self.clock = clock
+        self.poll_seconds = poll_seconds
+
+    def run(self, stop: threading.Event, num_steps: int | None = None) -> None:
+        """Train until `stop` is set or policy version `num_steps` is out."""
+        checkpoint = self.resume()
+        while not stop.is_set():
+            if not self.broadcast(checkpoint, stop) or checkpoint.policy_version == num_steps:
+                return
+            waiting_since = self.clock.now()
+            if (offer := self.wait_for_batch(checkpoint.policy_version + 1, stop)) is None:
+                return
+            waited = self.clock.now() - waiting_since
+            figures = self.learn(offer, checkpoint.policy_version)
+            checkpoint = self.save(offer)
+            self.report(checkpoint, figures, waited)
+
+    def resume(self) -> Checkpoint:
+        """The newest checkpoint, with the learner where it was; the base model the first time."""
+        checkpoint = self.checkpoints.newest()
+        if checkpoint is None:
+            return self.checkpoints.save(self.learner, 0, None, self.base_model)
+        self.checkpoints.restore(checkpoint, self.learner)
+        get_logger().info("trainer.resumed", policy_version=checkpoint.policy_version)
+        return checkpoint
+
+    def broadcast(self, checkpoint: Checkpoint, stop: threading.Event) -> bool:
+        """Publish the version, then let go of the batch that made it; False if stopped before."""
+
+        def publish() -> bool:
+            self.broadcaster.broadcast(checkpoint)
+            if checkpoint.batch_number is not None:
+                self.coordinator.acknowledge_batch(checkpoint.batch_number)
+            return True
+
+        return bool(self._patiently("the coordinator and the chain", publish, stop))
+
+    def wait_for_batch(self, step: int, stop: threading.Event) -> BatchOffer | None:
+        """The batch of this step, as soon as there are enough accepted groups; None if stopped before."""
+        return self._patiently(f"the batch of step {step}", lambda: self.coordinator.lease_batch(step), stop)
+
+    def learn(self, offer: BatchOffer, policy_version: int) -> StepFigures:
+        samples = read_batch(offer, self.coordinator.batch_file(offer.number), self.rules)
+        return self.learner.learn(samples, policy_version)
+
+    def save(self, offer: BatchOffer) -> Checkpoint:
+        return self.checkpoints.save(self.learner, offer.step, offer.number, self.base_model)
+
+    def report(self, checkpoint: Checkpoint, figures: StepFigures, waited_seconds: float) -> None:
+        """One line in metrics.jsonl and one in the log."""
+        line = {"step": checkpoint.policy_version, "time": self.clock.now(), "waited_seconds": waited_seconds}
+        line |= asdict(figures)
+        with self.metrics_file.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        get_logger().info("step.done", **line)
+
+    def _patiently(self, what: str, attempt: Callable[[], T | None], stop: threading.Event) -> T | None:
+        """Repeat `attempt` until it gives something; says what is waited for. Others' outages are waited out."""
+        since = reported = self.clock.now()
+        while not stop.is_set():
+            try:
+                if (found := attempt()) is not None:
+                    return found
+            except Unreachable as error:
+                get_logger().warning("trainer.unreachable", error=str(error))
+            if self.clock.now() - reported >= REPORT_WAIT_SECONDS:
+                reported = self.clock.now()
+                get_logger().info("trainer.waiting", for_what=what, seconds=round(reported - since))
+            self.clock.wait(stop, self.poll_seconds)
+        return None
