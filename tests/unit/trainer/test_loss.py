@@ -16,7 +16,9 @@ CLIP = ClipConfig()
 
 def value_and_gradient(ratio: float, advantage: float) -> tuple[float, float]:
     logprob = torch.tensor([math.log(ratio)], dtype=torch.float64, requires_grad=True)
-    value = objective(logprob, torch.zeros(1, dtype=torch.float64), torch.tensor([advantage], dtype=torch.float64), CLIP)
+    value = objective(
+        logprob, torch.zeros(1, dtype=torch.float64), torch.tensor([advantage], dtype=torch.float64), CLIP
+    )
     value.sum().backward()
     assert logprob.grad is not None
     return float(value.detach()), float(logprob.grad)

@@ -1,0 +1,184 @@
+"""The loop against a coordinator and a chain that count, with a kill between any two of its steps."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from protocol.api import BatchOffer
+from protocol.client import CoordinatorClient
+from protocol.clock import SystemClock
+from protocol.errors import ProofpoolError
+from protocol.forward import CausalLM
+from protocol.rules import Rules
+from protocol.signing import Signer, SigningDomain
+from protocol.wire import Signed, WeightsRelease
+from trainer.broadcast import Broadcaster
+from trainer.checkpoint import CheckpointStore
+from trainer.learner import Learner, RecipeConfig
+from trainer.loop import Trainer
+
+Offer = tuple[BatchOffer, bytes]
+
+
+class Killed(BaseException):
+    """What a process sees of kill -9: nothing after it runs."""
+
+
+class World:
+    """A coordinator and a chain in memory, which outlive the trainer; `kill_at` ends it at one of its calls."""
+
+    def __init__(self, make_offer: Callable[..., Offer]) -> None:
+        self.make_offer = make_offer
+        self.calls: list[str] = []
+        self.kill_at: int | None = None
+        self.manifests: dict[int, str] = {}
+        self.announced: dict[int, str] = {}
+        self.leased: list[int] = []
+        self.consumed: list[int] = []
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if self.kill_at is not None and len(self.calls) > self.kill_at:
+            self.kill_at = None
+            raise Killed
+
+    def manifest_hash(self, policy_version: int) -> str | None:
+        self._called("chain.read")
+        return self.manifests.get(policy_version)
+
+    def publish_weights(self, policy_version: int, manifest_hash: str) -> None:
+        self._called("chain.publish")
+        assert policy_version not in self.manifests, "published twice"
+        self.manifests[policy_version] = manifest_hash
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        self._called(f"{request.method} {path}")
+        if path == "/v1/batches":
+            step = int(request.url.params["step"])
+            self.leased.append(step)
+            return httpx.Response(200, content=self.make_offer(step)[0].model_dump_json())
+        if path.endswith("/file"):
+            return httpx.Response(200, content=self.make_offer(int(path.split("/")[3]))[1])
+        if path.endswith("/acknowledgement"):
+            self.consumed.append(int(path.split("/")[3]))
+        if path == "/v1/weights":
+            release = Signed[WeightsRelease].model_validate_json(request.content).message
+            assert self.manifests[release.policy_version] == release.manifest_hash, "announced before it is on chain"
+            self.announced[release.policy_version] = release.manifest_hash
+        return httpx.Response(204)
+
+
+@pytest.fixture
+def world(make_offer: Callable[..., Offer]) -> World:
+    return World(make_offer)
+
+
+@pytest.fixture
+def start(
+    world: World, make_model: Callable[[], CausalLM], rules: Rules, domain: SigningDomain, tmp_path: Path
+) -> Callable[[], Trainer]:
+    """A new trainer process over the same folders."""
+
+    def make() -> Trainer:
+        recipe = RecipeConfig(learning_rate=1e-2, optimizer_steps=1, warmup_steps=0)
+        coordinator = CoordinatorClient("http://coordinator", transport=httpx.MockTransport(world.answer))
+        return Trainer(
+            Learner(make_model(), recipe, temperature=1.0, group_size=rules.group_size),
+            CheckpointStore(tmp_path / "checkpoints"),
+            Broadcaster(tmp_path / "origin", 1, world, coordinator, Signer(b"\1" * 32), domain),
+            coordinator,
+            rules,
+            tmp_path,
+            tmp_path / "metrics.jsonl",
+            SystemClock(),
+            poll_seconds=0.001,
+        )
+
+    return make
+
+
+def test_a_run_publishes_each_version_once_and_consumes_each_batch(
+    world: World, start: Callable[[], Trainer], tmp_path: Path
+) -> None:
+    start().run(threading.Event(), num_steps=3)
+    assert sorted(world.manifests) == [0, 1, 2, 3]
+    assert world.announced == world.manifests
+    assert len(set(world.manifests.values())) == 4
+    assert world.consumed == [1, 2, 3]
+    metrics = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in metrics] == [1, 2, 3]
+
+
+def test_kills_at_many_calls_lose_and_double_nothing(world: World, start: Callable[[], Trainer]) -> None:
+    for calls_to_live in (0, 1, 2, 3, 4, 5, 6, 3, 2, 5, 1, 4):
+        world.kill_at = len(world.calls) + calls_to_live
+        try:
+            start().run(threading.Event(), num_steps=3)
+        except Killed:
+            continue
+    world.kill_at = None
+    start().run(threading.Event(), num_steps=3)
+    assert sorted(world.manifests) == [0, 1, 2, 3]
+    assert set(world.consumed) == {1, 2, 3}
+
+
+def test_the_weights_after_a_kill_are_those_of_an_undisturbed_run(
+    world: World, start: Callable[[], Trainer], make_offer: Callable[..., Offer], tmp_path: Path
+) -> None:
+    world.kill_at = 9
+    with pytest.raises(Killed):
+        start().run(threading.Event(), num_steps=3)
+    start().run(threading.Event(), num_steps=3)
+    killed = dict(world.manifests)
+    for folder in ("checkpoints", "origin"):
+        (tmp_path / folder).rename(tmp_path / f"killed-{folder}")
+    world.manifests.clear()
+    start().run(threading.Event(), num_steps=3)
+    assert world.manifests == killed
+
+
+def test_a_version_that_is_on_chain_with_other_content_stops_the_trainer(
+    world: World, start: Callable[[], Trainer]
+) -> None:
+    world.manifests[0] = "0x" + "99" * 32
+    with pytest.raises(ProofpoolError, match="another manifest"):
+        start().run(threading.Event(), num_steps=1)
+
+
+def test_an_outage_of_the_coordinator_is_waited_out(
+    world: World, start: Callable[[], Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = iter([True, True, True])
+    answer = world.answer
+
+    def sometimes(request: httpx.Request) -> httpx.Response:
+        if next(failures, False):
+            raise httpx.ConnectError("refused")
+        return answer(request)
+
+    monkeypatch.setattr(world, "answer", sometimes)
+    start().run(threading.Event(), num_steps=1)
+    assert world.consumed == [1]
+
+
+def test_a_stop_while_waiting_ends_the_loop(
+    world: World, start: Callable[[], Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = threading.Event()
+
+    def nothing_yet(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/batches":
+            stop.set()
+        return httpx.Response(204)
+
+    monkeypatch.setattr(world, "answer", nothing_yet)
+    start().run(stop, num_steps=5)
+    assert world.consumed == []
+    assert sorted(world.manifests) == [0]
