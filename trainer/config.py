@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from protocol.config import RoleConfig
+from protocol.wire import Address
 from trainer.learner import RecipeConfig
 
 
@@ -16,6 +17,8 @@ class TrainerConfig(RoleConfig):
     coordinator_url: str
     chain_url: str
     pool_id: int = Field(default=1, ge=1)
+    ledger: Address
+    """The Ledger contract; it names the others, and their code is compared with the committed artifacts."""
     keystore: Path
     password_file: Path
     base_model: Path

@@ -1,0 +1,102 @@
+"""The trainer as a process: configuration, key, chain and coordinator put together around the loop.
+
+In: a configuration file. Out: the loop, until SIGTERM or the last step. Heavy imports happen here and
+not in the command line.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import torch
+
+from protocol.chain.contracts import Contracts
+from protocol.chain.lane import Lane
+from protocol.chain.pool import ChainPool
+from protocol.client import CoordinatorClient
+from protocol.clock import Clock, SystemClock
+from protocol.config import load_config, write_resolved
+from protocol.errors import CoordinatorUnreachable, NotEligible
+from protocol.forward import CausalLM
+from protocol.http import RequestSigner
+from protocol.keystore import load_signer
+from protocol.signing import Signer
+from protocol.telemetry import configure_logging, get_logger
+from trainer.broadcast import Broadcaster
+from trainer.checkpoint import CheckpointStore
+from trainer.config import TrainerConfig
+from trainer.learner import Learner
+from trainer.loop import Trainer
+
+
+def run_trainer(file: Path | None, num_steps: int | None) -> None:
+    """`proofpool trainer run`."""
+    config = load_config(TrainerConfig, "trainer", file, flags={"num_steps": num_steps})
+    configure_logging("trainer", config.log_format)
+    write_resolved(config, config.data_dir)
+    torch.set_num_threads(config.num_threads)
+    torch.manual_seed(config.seed)
+    stop = _stop_on_signal()
+    trainer = build_trainer(config, SystemClock(), stop)
+    if trainer is not None:
+        trainer.run(stop, config.num_steps)
+
+
+def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) -> Trainer | None:
+    """The trainer of the configured pool; None if stopped while waiting for the coordinator.
+
+    Raises WrongChain for other contracts than expected, NotEligible where the key isn't the pool's trainer.
+    """
+    contracts = Contracts.connect(config.chain_url, config.ledger, clock)
+    signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
+    pool = ChainPool(contracts, config.pool_id, lane=Lane(contracts.client, signer, clock))
+    _check_role(pool, signer)
+    coordinator = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
+    if not _wait_for(coordinator, clock, stop, config.poll_seconds):
+        return None
+    rules = coordinator.rules(coordinator.pool().rules_hash)
+    learner = Learner(CausalLM.load(config.base_model), config.recipe, rules.sampling.temperature, rules.group_size)
+    return Trainer(
+        learner,
+        CheckpointStore(config.data_dir / "checkpoints"),
+        Broadcaster(config.origin_dir, config.pool_id, pool, coordinator, signer, contracts.domain),
+        coordinator,
+        rules,
+        config.base_model,
+        config.data_dir / "metrics.jsonl",
+        clock,
+        config.poll_seconds,
+    )
+
+
+def _check_role(pool: ChainPool, signer: Signer) -> None:
+    expected = pool.record().trainer
+    if signer.address != expected:
+        raise NotEligible(
+            "this key isn't the pool's trainer",
+            f"{signer.address}, the pool names {expected}",
+            "use the keystore of the address that the pool was created with",
+        )
+
+
+def _wait_for(coordinator: CoordinatorClient, clock: Clock, stop: threading.Event, poll_seconds: float) -> bool:
+    """Whether the coordinator answered before `stop`."""
+    while not stop.is_set():
+        try:
+            coordinator.pool()
+        except CoordinatorUnreachable as error:
+            get_logger().info("trainer.waiting", for_what="the coordinator", detail=error.why)
+            clock.wait(stop, poll_seconds)
+        else:
+            return True
+    return False
+
+
+def _stop_on_signal() -> threading.Event:
+    """An event that SIGTERM and SIGINT set: the step at hand is finished first."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
