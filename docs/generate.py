@@ -1,6 +1,6 @@
-"""Write the generated references anew: the tree in README.md and docs/cli.md.
+"""Write the generated references anew: README.md's tree, docs/cli.md, docs/vectors.json, tables in pages.
 
-In: module docstrings, `--help` of each command. Out: files, or with `--check` a list of stale ones.
+In: module docstrings, `--help` of each command, sources. Out: files, or with `--check` a list of stale ones.
 Run: make docs
 """
 
@@ -42,6 +42,12 @@ def main() -> int:
 
 
 def _generated() -> Iterator[tuple[Path, str]]:
+    import reference  # beside this file
+    import vectors
+
+    yield ROOT / "docs" / "vectors.json", vectors.vectors()
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        yield page, reference.with_generated_parts(page.read_text())
     readme = ROOT / "README.md"
     before, _, rest = readme.read_text().partition(TREE_START)
     after = rest.partition(TREE_END)[2]
