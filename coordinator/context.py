@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session, sessionmaker
@@ -18,6 +17,7 @@ from coordinator.blobs import BlobStore
 from coordinator.config import CoordinatorConfig
 from coordinator.db.engine import WRITES
 from protocol.api import ContractAddresses
+from protocol.chain.contracts import Contracts
 from protocol.clock import Clock
 from protocol.signing import Signer, SigningDomain
 
@@ -31,7 +31,7 @@ class Deployment:
 
 
 class Coordinator:
-    """Dependencies, and nothing that decides. `chain` is the client of `protocol/chain/`."""
+    """Dependencies, and nothing that decides."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Coordinator:
         deployment: Deployment,
         signer: Signer,
         clock: Clock,
-        chain: Any,
+        chain: Contracts,
     ) -> None:
         self.config = config
         self.engine = engine

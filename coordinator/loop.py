@@ -1,12 +1,14 @@
 """The background loop: everything that happens without a request, stage by stage.
 
     index_chain       consumes contract events          produces mirrors, chain.* leaves
+    seal_versions     consumes mined beacon blocks      produces queued sealVersion calls
+    seal_epochs       consumes late beacon blocks       produces queued sealEpoch calls
     expire_leases     consumes chain time               produces task.expired
     open_draws        consumes sealed epoch beacons     produces draws for the verifiers
     settle            consumes revealed verdicts        produces accepted, rejected, disputed; earnings
-    close_epoch       consumes the log's new leaves     produces an epoch and its queued transaction
-    send_outbox       consumes queued transactions      produces mined ones
-    propose_earnings  consumes accounts                 produces an earnings root to be attested
+    close_epoch       consumes the log's new leaves     produces an epoch and its queued commit
+    propose_earnings  consumes the log's payments       produces an earnings root to be attested
+    send_outbox       consumes queued calls             produces mined ones
 
 Each stage is a function of the coordinator, commits by itself, and does nothing where nothing is due.
 A chain that doesn't answer stops no other stage: its stages are tried again on the next turn.
@@ -19,14 +21,29 @@ from collections.abc import Callable, Sequence
 
 from coordinator.context import Coordinator
 from coordinator.draws import open_draws
+from coordinator.earnings import propose_earnings
+from coordinator.epochs import close_epoch, seal_epochs
+from coordinator.indexer import index_chain
+from coordinator.sender import send_outbox
 from coordinator.settle import settle
 from coordinator.tasks import expire_leases
+from coordinator.versions import seal_versions
 from protocol.errors import Unreachable
 from protocol.telemetry import get_logger
 
 Stage = Callable[[Coordinator], None]
 
-STAGES: tuple[Stage, ...] = (expire_leases, open_draws, settle)
+STAGES: tuple[Stage, ...] = (
+    index_chain,
+    seal_versions,
+    seal_epochs,
+    expire_leases,
+    open_draws,
+    settle,
+    close_epoch,
+    propose_earnings,
+    send_outbox,
+)
 
 
 class Loop:

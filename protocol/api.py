@@ -247,6 +247,18 @@ class InclusionProof(_Shape):
     path: tuple[Hash32, ...]
 
 
+class ConsistencyProof(_Shape):
+    """That the log of `old_size` leaves is a prefix of the log of `new_size` leaves (RFC 9162)."""
+
+    old_epoch: UInt64
+    new_epoch: UInt64
+    old_size: UInt64
+    new_size: UInt64
+    old_root: Hash32
+    new_root: Hash32
+    path: tuple[Hash32, ...]
+
+
 class EpochView(_Shape):
     epoch: UInt64
     size: UInt64
@@ -254,6 +266,23 @@ class EpochView(_Shape):
     transaction: Hash32 | None
     block: UInt64 | None
     beacon_hash: Hash32 | None
+
+
+class Status(_Shape):
+    """How the coordinator is: how fresh, how much waits. `num_by_standing` counts tasks, `outbox` chain calls."""
+
+    freshness: Freshness
+    epoch: UInt64
+    """Number of the open epoch."""
+    committed_epochs: UInt64
+    log_size: UInt64
+    log_root: Hash32
+    policy_version: UInt64 | None
+    num_by_standing: dict[str, UInt64]
+    num_pending_groups: UInt64
+    earned_wei: Wei
+    claimed_wei: Wei
+    outbox: dict[str, UInt64]
 
 
 class CaseVerdict(_Shape):

@@ -15,9 +15,11 @@ import httpx
 from pydantic import BaseModel, TypeAdapter
 
 from protocol import api
+from protocol.bundle import ProofBundle
 from protocol.errors import CoordinatorUnreachable, NotFound, ProofpoolError, Rejected
 from protocol.reasons import RejectReason
 from protocol.rules import Rules
+from protocol.trace import Trace
 from protocol.wire import EarningsAttestation, Receipt, Signed, Task, VerdictCommitment, WeightsRelease
 
 ENVELOPE_HEADER = "Proofpool-Submission"
@@ -112,6 +114,12 @@ class CoordinatorClient:
     def weights(self, policy_version: int) -> api.WeightsView:
         return self._get(api.WeightsView, f"/v1/weights/{policy_version}")
 
+    def newest_earnings(self) -> api.EarningsStatement | None:
+        """The newest statement, on chain or waiting for attestations; None before the first."""
+        answer = self._request("GET", "/v1/earnings")
+        none_yet = answer.status_code == httpx.codes.NO_CONTENT
+        return None if none_yet else api.EarningsStatement.model_validate_json(answer.content)
+
     def earnings(self, epoch: int) -> api.EarningsStatement:
         return self._get(api.EarningsStatement, f"/v1/earnings/{epoch}")
 
@@ -123,6 +131,18 @@ class CoordinatorClient:
 
     def inclusion(self, index: int) -> api.InclusionProof:
         return self._get(api.InclusionProof, f"/v1/log/inclusion/{index}")
+
+    def consistency(self, old_epoch: int, new_epoch: int) -> api.ConsistencyProof:
+        return self._get(api.ConsistencyProof, "/v1/log/consistency", old_epoch=old_epoch, new_epoch=new_epoch)
+
+    def trace(self, submission_id: str) -> Trace:
+        return self._get(Trace, f"/v1/trace/{submission_id}")
+
+    def bundle(self, submission_id: str) -> ProofBundle:
+        return self._get(ProofBundle, f"/v1/submissions/{submission_id}/bundle")
+
+    def status(self) -> api.Status:
+        return self._get(api.Status, "/v1/status")
 
     def entries(self, start: int, limit: int = 1000) -> list[api.LogEntry]:
         return self._list(api.LogEntry, "/v1/log/entries", start=start, limit=limit)

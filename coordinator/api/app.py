@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from fastapi import APIRouter, FastAPI
 
-from coordinator.api import batches, pool, submissions, tasks, verdicts
+from coordinator.api import batches, earnings, epochs, health, log, pool, submissions, tasks, trace, verdicts, weights
 from coordinator.api.body import MAX_JSON_BYTES, BodyLimit
 from coordinator.api.problems import ProblemBoundary, install_problems
 from coordinator.context import Coordinator
@@ -23,6 +23,12 @@ ROUTERS: tuple[APIRouter, ...] = (
     submissions.router,
     verdicts.router,
     batches.router,
+    weights.router,
+    earnings.router,
+    epochs.router,
+    log.router,
+    trace.router,
+    health.router,
 )
 FILE_BYTES = 64 << 20
 """The most that any pool's rules may allow a rollout file; intake applies the task's own limit."""

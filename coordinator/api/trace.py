@@ -1,0 +1,28 @@
+"""/v1/trace and the proof bundle: one submission's whole row, to read and to check offline."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from coordinator.api.dependencies import CoordinatorOf
+from coordinator.bundle import proof_bundle
+from coordinator.trace import trace
+from protocol.bundle import ProofBundle
+from protocol.trace import Trace
+from protocol.wire import Hash32
+
+router = APIRouter(tags=["audit"])
+
+
+@router.get("/trace/{submission_id}")
+def get_trace(coordinator: CoordinatorOf, submission_id: Hash32) -> Trace:
+    """Task, submission, verdicts, batch, step, weights and chain events of one submission."""
+    with coordinator.reading() as session:
+        return trace(coordinator, session, submission_id)
+
+
+@router.get("/submissions/{submission_id}/bundle")
+def get_bundle(coordinator: CoordinatorOf, submission_id: Hash32) -> ProofBundle:
+    """All that `proofpool audit verify --bundle` needs, in one document."""
+    with coordinator.reading() as session:
+        return proof_bundle(coordinator, session, submission_id)

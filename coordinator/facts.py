@@ -1,0 +1,92 @@
+"""What the chain says of one submission, as this coordinator's mirrors have it: the claims of a proof bundle.
+
+In: a submission's row. Out: `ChainFacts`, in the form in which an auditor reads them from the chain.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from coordinator.context import Coordinator
+from coordinator.db.chain import ChainEvent, Earnings, Epoch, Pool, Seat, Version
+from coordinator.db.work import SubmissionRow
+from protocol.bundle import CaseFact, ChainFacts, EarningsFact, HeadFact, SeatFact, VersionFact
+
+CASE_STATES = {"Accused": "accused", "Appealed": "appealed", "CaseUpheld": "upheld", "CaseLapsed": "lapsed"}
+
+
+def chain_facts(
+    coordinator: Coordinator, session: Session, pool: Pool, row: SubmissionRow, heads: list[Epoch]
+) -> ChainFacts:
+    version = session.get_one(Version, (pool.pool_id, row.policy_version))
+    seats = session.scalars(select(Seat).where(Seat.pool_id == pool.pool_id).order_by(Seat.seat))
+    return ChainFacts(
+        chain_id=coordinator.domain.chain_id,
+        contracts=coordinator.deployment.contracts,
+        deployment_salt=coordinator.domain.salt,
+        pool_id=pool.pool_id,
+        coordinator=pool.coordinator,
+        trainer=pool.trainer,
+        accept_quorum=pool.accept_quorum,
+        slash_quorum=pool.slash_quorum,
+        provider=row.provider,
+        version=VersionFact(
+            policy_version=version.policy_version,
+            manifest_hash=version.manifest_hash,
+            beacon_block=version.beacon_block,
+            beacon_hash=version.beacon_hash,
+        ),
+        heads=tuple(HeadFact(epoch=e.epoch, size=e.size, root=e.root, beacon_hash=e.beacon_hash) for e in heads),
+        seats=tuple(
+            SeatFact(
+                seat=seat.seat,
+                validator=seat.validator,
+                active_from_epoch=seat.active_from_epoch,
+                active_until_epoch=seat.active_until_epoch,
+            )
+            for seat in seats
+        ),
+        case=_case(session, row),
+        earnings=_earnings_fact(session, row.provider),
+    )
+
+
+def _case(session: Session, row: SubmissionRow) -> CaseFact | None:
+    """What the Court's events say of the case, in order."""
+    events = [event for event in _events(session, *CASE_STATES) if _is_about(event, row.submission_id)]
+    if not events:
+        return None
+    return CaseFact(
+        state=CASE_STATES[events[-1].name],
+        reason=events[0].arguments["reason"],
+        provider=events[0].arguments["provider"],
+        held_wei=events[0].arguments["held_stake"],
+    )
+
+
+def _is_about(event: ChainEvent, submission_id: str) -> bool:
+    return bool(event.arguments.get("submission_id") == submission_id)
+
+
+def _earnings_fact(session: Session, provider: str) -> EarningsFact | None:
+    row = newest_committed(session)
+    if row is None:
+        return None
+    claims = (event.arguments for event in _events(session, "Claimed"))
+    return EarningsFact(
+        epoch=row.epoch,
+        root=row.root,
+        total_wei=row.total_wei,
+        claimed_wei=sum(claim["amount"] for claim in claims if claim["account"] == provider),
+    )
+
+
+def newest_committed(session: Session) -> Earnings | None:
+    committed = select(Earnings).where(Earnings.transaction_hash.is_not(None))
+    return session.scalar(committed.order_by(Earnings.epoch.desc()).limit(1))
+
+
+def _events(session: Session, *names: str) -> list[ChainEvent]:
+    found = select(ChainEvent).where(ChainEvent.name.in_(names)).order_by(ChainEvent.block, ChainEvent.log_index)
+    return list(session.scalars(found))

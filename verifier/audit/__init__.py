@@ -1,0 +1,1 @@
+"""The auditor's commands: submissions, money, the whole row of one submission."""

@@ -1,0 +1,110 @@
+"""`proofpool audit …`: verify a submission, check the money, keep a bundle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from protocol.bundle import ProofBundle
+    from verifier.audit.ground import Ground
+    from verifier.audit.step import Report
+
+app = typer.Typer(no_args_is_help=True, help="Check the history: submissions, money, the log.")
+
+CoordinatorUrl = Annotated[str, typer.Option("--coordinator", envvar="PROOFPOOL_COORDINATOR_URL", help="Base URL.")]
+ChainUrl = Annotated[str | None, typer.Option("--chain", envvar="PROOFPOOL_CHAIN_URL", help="JSON-RPC of a node.")]
+LedgerAddress = Annotated[str | None, typer.Option("--ledger", help="The Ledger that you trust; else as claimed.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+DEFAULT_URL = "http://127.0.0.1:8700"
+
+
+@app.command()
+def verify(
+    submission_id: Annotated[str, typer.Argument(metavar="HASH", help="The submission's id.")],
+    coordinator: CoordinatorUrl = DEFAULT_URL,
+    chain: ChainUrl = None,
+    ledger: LedgerAddress = None,
+    bundle: Annotated[Path | None, typer.Option("--bundle", help="Check this file instead of asking.")] = None,
+    trusted_head: Annotated[
+        str | None, typer.Option("--trusted-head", metavar="EPOCH:SIZE:ROOT", help="A log head that you know.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Check one submission from its bytes to its payment or slash, each step ✓ or ✗."""
+    from verifier.audit.verify import verify_bundle
+
+    evidence = _read_bundle(bundle) if bundle is not None else _fetch_bundle(coordinator, submission_id)
+    return _print(verify_bundle(evidence, _ground(evidence, chain, ledger, trusted_head), submission_id), as_json)
+
+
+@app.command()
+def money(coordinator: CoordinatorUrl = DEFAULT_URL, chain: ChainUrl = None, as_json: Json = False) -> int:
+    """Check that what was earned, is owed and has been paid agrees with the contracts to the wei."""
+    from protocol.chain.contracts import Contracts
+    from protocol.client import CoordinatorClient
+    from protocol.clock import SystemClock
+    from protocol.errors import UsageError
+    from verifier.audit.money import audit_money
+
+    if chain is None:
+        raise UsageError("this needs a chain", "no --chain", "give the URL of a node of the pool's chain")
+    client = CoordinatorClient(coordinator)
+    pool = client.pool()
+    return _print(audit_money(client, Contracts.connect(chain, pool.contracts.ledger, SystemClock()), pool), as_json)
+
+
+@app.command()
+def bundle(
+    submission_id: Annotated[str, typer.Argument(metavar="HASH", help="The submission's id.")],
+    out: Annotated[Path, typer.Option("--out", help="Where to put the file.")],
+    coordinator: CoordinatorUrl = DEFAULT_URL,
+) -> None:
+    """Keep everything about a submission in one file, to be checked anywhere and at any time."""
+    from protocol.files import write_atomically
+
+    write_atomically(out, _fetch_bundle(coordinator, submission_id).model_dump_json().encode())
+    typer.echo(str(out))
+
+
+def _fetch_bundle(coordinator: str, submission_id: str) -> ProofBundle:
+    from protocol.client import CoordinatorClient
+
+    return CoordinatorClient(coordinator).bundle(submission_id)
+
+
+def _read_bundle(file: Path) -> ProofBundle:
+    from pydantic import ValidationError
+
+    from protocol.bundle import ProofBundle
+    from protocol.errors import UsageError
+
+    try:
+        return ProofBundle.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise UsageError(
+            "a bundle can't be read", f"{file}: {error}", "make one with `proofpool audit bundle`"
+        ) from error
+
+
+def _ground(evidence: ProofBundle, chain: str | None, ledger: str | None, head: str | None) -> Ground:
+    from protocol.chain.contracts import Contracts
+    from protocol.clock import SystemClock
+    from verifier.audit.ground import chain_ground, claims_alone, parse_head, trusted_head
+
+    if chain is not None:
+        trusted = (ledger or evidence.chain.contracts.ledger).lower()
+        return chain_ground(evidence, Contracts.connect(chain, trusted, SystemClock()))
+    return claims_alone(evidence) if head is None else trusted_head(evidence, *parse_head(head))
+
+
+def _print(report: Report, as_json: bool) -> int:
+    if as_json:
+        typer.echo(json.dumps(report.as_json(), indent=2))
+    else:
+        for line in report.lines():
+            typer.echo(line)
+    return report.exit_code

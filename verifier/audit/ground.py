@@ -1,0 +1,178 @@
+"""What an auditor stands on: the chain, a head that he knows already, or nothing.
+
+In: a `ProofBundle`, and a chain's contracts or a trusted head. Out: `Ground`, whose facts every check holds the bundle
+against. Without a chain the facts are the bundle's own claims, and only a trusted head anchors its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from protocol.bundle import (
+    CaseFact,
+    ChainFacts,
+    EarningsFact,
+    HeadFact,
+    ProofBundle,
+    SeatFact,
+    VersionFact,
+)
+from protocol.chain.contracts import Contracts, Read
+from protocol.chain.pool import CaseState
+from protocol.draw import FOREVER
+from protocol.errors import UsageError
+from protocol.wire import ZERO_HASH
+from verifier.audit.step import StillOpen, Values, must_equal
+
+Head = tuple[int, str]
+"""Size and root."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Facts to check against, which heads are trusted by epoch, and in words why (`anchor`, empty for nothing)."""
+
+    facts: ChainFacts
+    heads: Mapping[int, Head]
+    anchor: str
+    check_claims: Callable[[], Values]
+    """The first step of an audit: whether the bundle's claims about the deployment are the chain's."""
+
+
+def claims_alone(bundle: ProofBundle) -> Ground:
+    """Offline, with nothing known beforehand: the bundle can only be consistent with itself."""
+    return Ground(bundle.chain, {}, "", _nothing_to_compare)
+
+
+def trusted_head(bundle: ProofBundle, epoch: int, size: int, root: str) -> Ground:
+    """Offline, with one head known from elsewhere: history up to it is anchored, chain state is still claimed."""
+    return Ground(
+        bundle.chain, {epoch: (size, root)}, f"head of epoch {epoch}, chain state as claimed", _nothing_to_compare
+    )
+
+
+def parse_head(text: str) -> tuple[int, int, str]:
+    """`EPOCH:SIZE:ROOT`. Raises UsageError."""
+    try:
+        epoch, size, root = text.split(":")
+        return int(epoch), int(size), root.lower()
+    except ValueError as error:
+        raise UsageError(
+            "a trusted head is EPOCH:SIZE:ROOT", text, "copy one from a checkpoint that you know"
+        ) from error
+
+
+def chain_ground(bundle: ProofBundle, contracts: Contracts) -> Ground:
+    """The chain's own answers to everything that the bundle claims."""
+    facts = read_facts(bundle, contracts)
+    block = contracts.client.head().number
+    heads = {head.epoch: (head.size, head.root) for head in facts.heads}
+    anchor = f"chain {facts.chain_id}, Ledger {facts.contracts.ledger}, block {block}"
+    return Ground(facts, heads, anchor, lambda: _check_deployment(bundle.chain, facts))
+
+
+def read_facts(bundle: ProofBundle, contracts: Contracts) -> ChainFacts:
+    """The same facts as `bundle.chain`, read from the contracts."""
+    pool_id = bundle.chain.pool_id
+    config = contracts.read("pools", "configOf", pool_id)
+    submission = bundle.submission.message
+    provider = str(contracts.read("registry", "ownerOf", submission.node))
+    return ChainFacts(
+        chain_id=contracts.client.chain_id,
+        contracts=contracts.addresses,
+        deployment_salt=contracts.salt,
+        pool_id=pool_id,
+        coordinator=config["coordinator"],
+        trainer=config["trainer"],
+        accept_quorum=config["accept_quorum"],
+        slash_quorum=config["slash_quorum"],
+        provider=provider,
+        version=_version(contracts, pool_id, submission.policy_version),
+        heads=_heads(contracts, pool_id, bundle.chain.heads),
+        seats=_seats(contracts, pool_id),
+        case=_case(contracts, submission.id(contracts.domain)),
+        earnings=_earnings(contracts, pool_id, provider, bundle.earnings.epoch if bundle.earnings else None),
+    )
+
+
+def _check_deployment(claimed: ChainFacts, found: ChainFacts) -> Values:
+    for name in ("chain_id", "contracts", "deployment_salt", "coordinator", "trainer"):
+        must_equal(f"the bundle claims another {name}", getattr(claimed, name), getattr(found, name))
+    return {"chain_id": str(found.chain_id), "ledger": found.contracts.ledger, "pool": str(found.pool_id)}
+
+
+def _nothing_to_compare() -> Values:
+    raise StillOpen("no chain to compare with: coordinator, seats and beacons are as the bundle claims")
+
+
+def _version(contracts: Contracts, pool_id: int, policy_version: int) -> VersionFact:
+    found = contracts.read("ledger", "versionOf", pool_id, policy_version)
+    return VersionFact(
+        policy_version=policy_version,
+        manifest_hash=found["manifest_hash"],
+        beacon_block=found["beacon_block"],
+        beacon_hash=_known(found["beacon_hash"]),
+    )
+
+
+def _heads(contracts: Contracts, pool_id: int, claimed: tuple[HeadFact, ...]) -> tuple[HeadFact, ...]:
+    """The chain's heads of these epochs, without those that it doesn't have.
+
+    The chain forgets heads that are `RING` epochs old; they stay as claimed, since the newest one proves them.
+    """
+    count, ring = contracts.read_all([Read("ledger", "epochCount", (pool_id,)), Read("ledger", "RING")])
+    kept = [head.epoch for head in claimed if head.epoch < count <= head.epoch + ring]
+    answers = contracts.read_all([Read("ledger", "epochOf", (pool_id, epoch)) for epoch in kept])
+    found = {
+        epoch: HeadFact(epoch=epoch, size=head["size"], root=head["root"], beacon_hash=_known(head["beacon"]))
+        for epoch, head in zip(kept, answers, strict=True)
+    }
+    return tuple(found.get(head.epoch, head) for head in claimed if head.epoch < count)
+
+
+def _seats(contracts: Contracts, pool_id: int) -> tuple[SeatFact, ...]:
+    count = contracts.read("registry", "numSeats", pool_id)
+    found = contracts.read_all([Read("registry", "seatOf", (pool_id, seat)) for seat in range(count)])
+    return tuple(
+        SeatFact(
+            seat=number,
+            validator=seat["validator"],
+            active_from_epoch=seat["active_from"],
+            active_until_epoch=None if seat["active_until"] >= FOREVER else seat["active_until"],
+        )
+        for number, seat in enumerate(found)
+    )
+
+
+def _case(contracts: Contracts, submission_id: str) -> CaseFact | None:
+    found = contracts.read("court", "caseOf", submission_id)
+    state = CaseState(found["state"])
+    if state is CaseState.NONE:
+        return None
+    return CaseFact(
+        state=state.name.lower(),
+        reason=found["reason"],
+        provider=str(contracts.read("registry", "ownerOf", found["node"])),
+        held_wei=found["held_stake"],
+    )
+
+
+def _earnings(contracts: Contracts, pool_id: int, provider: str, epoch: int | None) -> EarningsFact | None:
+    """The root of `epoch`, or the newest; None where there is none."""
+    if epoch is None:
+        epoch, found = contracts.read("ledger", "newestEarnings", pool_id)
+    else:
+        found = contracts.read("ledger", "earningsOf", pool_id, epoch)
+    if found["root"] == ZERO_HASH:
+        return None
+    return EarningsFact(
+        epoch=epoch,
+        root=found["root"],
+        total_wei=found["total"],
+        claimed_wei=contracts.read("ledger", "claimed", pool_id, provider),
+    )
+
+
+def _known(beacon_hash: str) -> str | None:
+    return None if beacon_hash == ZERO_HASH else beacon_hash

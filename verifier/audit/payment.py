@@ -1,0 +1,68 @@
+"""What it earned or cost: the price paid, the earnings root on chain, the Court's case.
+
+In: a `ProofBundle` and the `ChainFacts` to hold it against. Out: one check a function.
+"""
+
+from __future__ import annotations
+
+from protocol.bundle import ChainFacts, ProofBundle
+from protocol.merkle.standard import verify_earnings
+from protocol.reasons import Outcome
+from protocol.rollouts import read_rollouts
+from verifier.audit.content import MAX_TOKENS
+from verifier.audit.step import StillOpen, Values, must_equal, must_hold
+
+
+def check_payment(bundle: ProofBundle, facts: ChainFacts) -> Values:
+    """Accepted work earned its units at the leased price; anything else earned its provider nothing."""
+    if bundle.settled is None:
+        raise StillOpen("it isn't settled yet")
+    event = bundle.settled.entry.event
+    paid = dict(event.get("data", {}).get("payments", []))
+    if event.get("type") != "submission.accepted":
+        must_hold("a rejected submission was paid", facts.provider not in paid, f"{paid.get(facts.provider)} wei")
+        return {"amount_wei": "0"}
+    max_rows = bundle.rules.group_size * bundle.rules.groups_per_task
+    rollouts = read_rollouts(bundle.file, max_rows=max_rows, max_tokens=MAX_TOKENS)[1]
+    num_units = sum(rollout.num_units for rollout in rollouts)
+    amount = num_units * bundle.task.message.price_wei
+    must_equal("the provider was paid another amount", paid.get(facts.provider), str(amount))
+    return {"num_units": str(num_units), "price_wei": str(bundle.task.message.price_wei), "amount_wei": str(amount)}
+
+
+def check_earnings(bundle: ProofBundle, facts: ChainFacts) -> Values:
+    """The payment is part of the provider's cumulative earnings under the root on chain."""
+    if bundle.settled is None or bundle.settled.entry.event.get("type") != "submission.accepted":
+        raise StillOpen("nothing was earned")
+    proof, settled = bundle.earnings, bundle.settled.inclusion
+    if proof is None or facts.earnings is None:
+        raise StillOpen("no earnings root is on chain yet")
+    if settled is None or settled.epoch > proof.epoch:
+        raise StillOpen(f"the newest earnings root, of epoch {proof.epoch}, is older than the payment")
+    must_equal(
+        "the statement isn't the one on chain", (proof.epoch, proof.root), (facts.earnings.epoch, facts.earnings.root)
+    )
+    must_equal("the earnings proof is another account's", proof.account, facts.provider)
+    must_hold(
+        "the provider's earnings aren't under the root on chain",
+        verify_earnings(proof.root, proof.account, proof.cumulative_wei, proof.path),
+        f"{proof.cumulative_wei} wei, root {proof.root}",
+    )
+    amount = int(bundle.settled.entry.event["data"]["amount_wei"])
+    must_hold("the earnings are less than this payment", proof.cumulative_wei >= amount, f"{proof.cumulative_wei} wei")
+    return {"cumulative_wei": str(proof.cumulative_wei), "root": proof.root, "epoch": str(proof.epoch)}
+
+
+def check_slash(bundle: ProofBundle, facts: ChainFacts) -> Values:
+    """Enough slashable verdicts are a case at the Court; without them there is none."""
+    votes = sum(v.verdict.message.outcome == Outcome.SLASH for v in bundle.verdicts)
+    case = facts.case
+    if votes < facts.slash_quorum:
+        must_hold("there is a case without enough slashable verdicts", case is None, f"{votes} of {facts.slash_quorum}")
+        return {"case": "none", "slashable_verdicts": str(votes)}
+    if case is None:
+        raise StillOpen(f"{votes} slashable verdicts, not accused on chain yet")
+    must_equal("the case is against another provider", case.provider, facts.provider)
+    reasons = {v.verdict.message.reason for v in bundle.verdicts if v.verdict.message.outcome == Outcome.SLASH}
+    must_hold("the case is about another reason", case.reason in reasons, f"{case.reason}, verdicts say {reasons}")
+    return {"case": case.state, "reason": str(case.reason), "held_wei": str(case.held_wei)}

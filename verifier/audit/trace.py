@@ -1,0 +1,49 @@
+"""`proofpool trace HASH`: the whole row of one submission, a line a stage.
+
+In: a coordinator's URL. Out: task, submission, verdicts, batch, step, weights and chain events, and how fresh that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from verifier.audit.commands import DEFAULT_URL, CoordinatorUrl, Json
+
+if TYPE_CHECKING:
+    from protocol.trace import Trace, TraceStage
+
+
+def trace(
+    submission_id: Annotated[str, typer.Argument(metavar="HASH", help="The submission's id.")],
+    coordinator: CoordinatorUrl = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Print the whole row of one submission."""
+    from protocol.client import CoordinatorClient
+
+    found = CoordinatorClient(coordinator).trace(submission_id)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    for line in trace_lines(found):
+        typer.echo(line)
+
+
+def trace_lines(found: Trace) -> Iterator[str]:
+    """What a terminal shows."""
+    yield f"submission {found.submission_id}"
+    for stage in found.stages:
+        yield from _stage_lines(stage)
+    fresh = found.freshness
+    yield f"indexed to block {fresh.indexed_block}, head {fresh.head_block}, lag {fresh.lag_seconds:.1f} s"
+
+
+def _stage_lines(stage: TraceStage) -> Iterator[str]:
+    leaves = f"  leaves {', '.join(map(str, stage.log_indexes))}" if stage.log_indexes else ""
+    yield f"{stage.stage:<11} {stage.status:<15} {stage.id or '':<66}{leaves}".rstrip()
+    if stage.signer is not None:
+        yield f"{'':<11} by {stage.signer}"
+    yield f"{'':<11} " + "  ".join(f"{name} {value}" for name, value in stage.values.items() if value)

@@ -1,0 +1,132 @@
+"""Who judged it, were they drawn, did they commit first, and does the outcome follow from what they said?
+
+In: a `ProofBundle` and the `ChainFacts` to hold it against. Out: one check a function.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from protocol.bundle import ChainFacts, ProofBundle, RevealedVerdict
+from protocol.canonical import canonical_hash
+from protocol.draw import FOREVER, Seat, drawn_seats
+from protocol.errors import VerificationFailed
+from protocol.merkle.commitment import verify_commitment
+from protocol.reasons import Outcome
+from protocol.wire import Verdict
+from verifier.audit.history import check_entry, check_inclusion
+from verifier.audit.step import StillOpen, Values, must_equal, must_hold
+
+NO_SUBJECT = "0x" + "00" * 32
+
+
+def check_verdicts(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> Values:
+    """Each verdict is its seat's, about this submission under these rules, and about the evidence shown."""
+    if not bundle.verdicts:
+        raise StillOpen("no verdict is revealed yet")
+    for revealed in bundle.verdicts:
+        _check_verdict(revealed, bundle, facts, submission_id)
+    said = (f"seat {v.verdict.message.seat}: {Outcome(v.verdict.message.outcome).name}" for v in bundle.verdicts)
+    return {"verdicts": ", ".join(said)}
+
+
+def check_commitments(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> Values:
+    """Each verdict was committed to, and the commitment anchored, before it was revealed."""
+    if not bundle.verdicts:
+        raise StillOpen("no verdict is revealed yet")
+    roots = [_check_commitment(revealed, facts, submission_id) for revealed in bundle.verdicts]
+    return {"roots": ", ".join(roots)}
+
+
+def check_draws(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> Values:
+    """The beacon of the epoch that took it in drew these seats, and no others came first."""
+    if bundle.received.inclusion is None or not bundle.verdicts:
+        raise StillOpen("no seat has been drawn and heard yet")
+    head = facts.head(bundle.received.inclusion.epoch)
+    if head is None or head.beacon_hash is None:
+        raise VerificationFailed("verdicts were given before the beacon was known", f"epoch {head and head.epoch}")
+    for round_number in sorted({v.verdict.message.round for v in bundle.verdicts}):
+        drawn = _draw(head.beacon_hash, head.epoch, submission_id, round_number, facts)
+        for revealed in bundle.verdicts:
+            if revealed.verdict.message.round == round_number:
+                place = (revealed.draw, revealed.verdict.message.seat)
+                must_hold("a seat judged that wasn't drawn", place in drawn, f"draw, seat = {place}; drawn {drawn}")
+    return {"beacon": head.beacon_hash, "draws": ", ".join(str(v.draw) for v in bundle.verdicts)}
+
+
+def check_decision(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> Values:
+    """The standing follows from the verdicts: enough of them, and the majority's side."""
+    if bundle.settled is None:
+        raise StillOpen("it isn't settled yet")
+    decided = str(bundle.settled.entry.event.get("type", ""))
+    must_hold("it was settled by an unknown event", decided in ("submission.accepted", "submission.rejected"), decided)
+    check_entry(bundle.settled.entry, decided, submission_id)
+    votes = Counter(v.verdict.message.outcome == Outcome.ACCEPT for v in bundle.verdicts)
+    slashed = any(v.verdict.message.outcome == Outcome.SLASH for v in bundle.verdicts)
+    needed = facts.slash_quorum if slashed else facts.accept_quorum
+    accepted = decided == "submission.accepted"
+    counted = f"{votes[True]} accept, {votes[False]} reject, {needed} needed"
+    must_hold(f"{decided} doesn't follow from the verdicts", votes[accepted] > votes[not accepted], counted)
+    must_hold(f"{decided} came too early", votes.total() >= needed, counted)
+    return {"standing": decided, "votes": counted}
+
+
+def _check_verdict(revealed: RevealedVerdict, bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> None:
+    verdict = revealed.verdict.check(revealed.validator, facts.domain)
+    owner = next((seat.validator for seat in facts.seats if seat.seat == verdict.seat), None)
+    must_equal(f"seat {verdict.seat} is another validator's", revealed.validator, owner)
+    must_equal("a verdict is about another submission", verdict.submission_id, submission_id)
+    must_equal("a verdict is for another pool", verdict.pool_id, facts.pool_id)
+    must_equal("a verdict is under other rules", verdict.rules_hash, bundle.submission.message.rules_hash)
+    if bundle.received.inclusion is not None:
+        must_equal("a verdict is for another epoch", verdict.epoch, bundle.received.inclusion.epoch)
+    found = canonical_hash(revealed.evidence.as_json())
+    must_equal("a verdict is about other evidence", found, verdict.evidence_hash)
+    check_entry(revealed.revealed.entry, "verdict.revealed", submission_id)
+
+
+def _check_commitment(revealed: RevealedVerdict, facts: ChainFacts, submission_id: str) -> str:
+    verdict: Verdict = revealed.verdict.message
+    commitment = revealed.commitment.check(revealed.validator, facts.domain)
+    must_equal("the commitment is another seat's", commitment.seat, verdict.seat)
+    check_entry(revealed.committed.entry, "verdict.committed", NO_SUBJECT)
+    data = revealed.committed.entry.event.get("data", {})
+    logged = (data.get("seat"), data.get("epoch"), data.get("part"), data.get("root"))
+    must_equal(
+        "the log has another commitment",
+        logged,
+        (commitment.seat, commitment.epoch, commitment.part, commitment.root),
+    )
+    check_inclusion(revealed.committed, facts)
+    assert revealed.committed.inclusion is not None
+    must_hold(
+        f"seat {verdict.seat} revealed before its commitment was anchored",
+        revealed.revealed.entry.index >= revealed.committed.inclusion.size,
+        f"revealed at {revealed.revealed.entry.index}, anchored at {revealed.committed.inclusion.size}",
+    )
+    digest = verdict.id(facts.domain)
+    must_hold(
+        f"seat {verdict.seat} had committed to another verdict",
+        verify_commitment(commitment.root, submission_id, digest, revealed.salt, revealed.path),
+        f"root {commitment.root}",
+    )
+    return commitment.root
+
+
+def _end(active_until_epoch: int | None) -> int:
+    return FOREVER if active_until_epoch is None else active_until_epoch
+
+
+def _draw(
+    beacon_hash: str, epoch: int, submission_id: str, round_number: int, facts: ChainFacts
+) -> list[tuple[int, int]]:
+    """(draw, seat) in drawn order."""
+    seats = [
+        Seat(
+            s.seat, s.validator, s.active_from_epoch, FOREVER if s.active_until_epoch is None else s.active_until_epoch
+        )
+        for s in facts.seats
+    ]
+    excluded = {facts.provider, facts.coordinator, facts.trainer}
+    drawn = drawn_seats(beacon_hash, submission_id, round_number, seats, epoch, excluded)
+    return [(one.draw_index, one.seat.index) for one in drawn]

@@ -1,0 +1,41 @@
+"""`proofpool audit verify`: every step from the file's bytes to the payment or the slash.
+
+In: a `ProofBundle`, the `Ground` that the auditor stands on, the id that was asked for. Out: a `Report`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from protocol.bundle import ProofBundle
+from verifier.audit.content import check_digest, check_lease, check_node, check_receipt
+from verifier.audit.ground import Ground
+from verifier.audit.history import check_append_only, check_heads, check_received, check_received_inclusion
+from verifier.audit.payment import check_earnings, check_payment, check_slash
+from verifier.audit.step import Check, Report, take_step
+from verifier.audit.verdicts import check_commitments, check_decision, check_draws, check_verdicts
+
+
+def verify_bundle(bundle: ProofBundle, ground: Ground, submission_id: str) -> Report:
+    """Take every step, whatever an earlier one said: an auditor wants to see all of it."""
+    facts = ground.facts
+    checks: dict[str, Check] = {
+        "deployment": ground.check_claims,
+        "digest": partial(check_digest, bundle, facts, submission_id),
+        "lease": partial(check_lease, bundle, facts),
+        "node signature": partial(check_node, bundle, facts),
+        "receipt": partial(check_receipt, bundle, facts, submission_id),
+        "log event": partial(check_received, bundle, submission_id),
+        "inclusion": partial(check_received_inclusion, bundle, facts),
+        "append-only": partial(check_append_only, bundle, facts),
+        "heads": partial(check_heads, bundle, ground),
+        "verdicts": partial(check_verdicts, bundle, facts, submission_id),
+        "commitments": partial(check_commitments, bundle, facts, submission_id),
+        "draws": partial(check_draws, bundle, facts, submission_id),
+        "decision": partial(check_decision, bundle, facts, submission_id),
+        "payment": partial(check_payment, bundle, facts),
+        "earnings": partial(check_earnings, bundle, facts),
+        "slash": partial(check_slash, bundle, facts),
+    }
+    steps = tuple(take_step(name, check) for name, check in checks.items())
+    return Report(submission_id, steps, ground.anchor)
