@@ -40,12 +40,12 @@ class Methods:
             "eth_getBlockByHash": lambda block_hash, full=False: chain.block_by_hash(block_hash.lower()),
             "eth_getTransactionReceipt": lambda name: chain.receipt(name.lower()),
             "eth_getTransactionCount": self._transaction_count,
-            "eth_getBalance": lambda a, tag="latest": quantity(chain.balance_wei(from_hex0x(a), self._number(tag))),
-            "eth_getCode": lambda a, tag="latest": hex0x(chain.code(from_hex0x(a), self._number(tag))),
+            "eth_getBalance": lambda a, tag="latest": quantity(chain.balance_wei(_address(a), self._mined(tag))),
+            "eth_getCode": lambda a, tag="latest": hex0x(chain.code(_address(a), self._mined(tag))),
             "eth_getStorageAt": self._storage,
-            "eth_call": lambda call, tag="latest": hex0x(chain.call(_request(call), self._number(tag))),
+            "eth_call": lambda call, tag="latest": hex0x(chain.call(_request(call), self._mined(tag))),
             "eth_estimateGas": lambda call, tag="latest": quantity(
-                chain.estimate_gas(_request(call), self._number(tag))
+                chain.estimate_gas(_request(call), self._mined(tag))
             ),
             "eth_sendRawTransaction": lambda raw: self._producer.send(from_hex0x(raw)),
             "eth_getLogs": self._logs,
@@ -67,23 +67,30 @@ class Methods:
             raise Refused(f"the method {method} does not exist", METHOD_NOT_FOUND)
         try:
             return function(*params)
-        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
             raise Refused(f"invalid parameters of {method}: {error}", INVALID_PARAMS) from error
 
     def _number(self, tag: Any) -> int:
-        """A mined block's number; beyond the head it's the head's successor, which nothing is known of."""
+        """A block's number, which may lie beyond the head."""
         if tag in ("latest", "pending", "safe", "finalized"):
             return self._chain.number
-        if tag == "earliest":
-            return 0
-        return _integer(tag)
+        number = 0 if tag == "earliest" else _integer(tag)
+        if number < 0:
+            raise ValueError(f"block {number}")
+        return number
+
+    def _mined(self, tag: Any) -> int:
+        """The number of a block that has a state."""
+        number = self._number(tag)
+        if number > self._chain.number:
+            raise Refused(f"block {number} isn't mined")
+        return number
 
     def _transaction_count(self, address: str, tag: Any = "latest") -> str:
-        number = None if tag == "pending" else self._number(tag)
-        return quantity(self._chain.nonce(from_hex0x(address), number))
+        return quantity(self._chain.nonce(_address(address), None if tag == "pending" else self._mined(tag)))
 
     def _storage(self, address: str, slot: Any, tag: Any = "latest") -> str:
-        value = self._chain.storage(from_hex0x(address), _integer(slot), self._number(tag))
+        value = self._chain.storage(_address(address), _integer(slot), self._mined(tag))
         return hex0x(value.to_bytes(32, "big"))
 
     def _logs(self, query: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -101,7 +108,7 @@ class Methods:
         return int(document["baseFeePerGas"], 16)
 
     def _fee_history(self, count: Any, newest: Any, percentiles: Any = ()) -> dict[str, Any]:
-        last = self._number(newest)
+        last = self._mined(newest)
         first = max(0, last - _integer(count) + 1)
         documents = [document for n in range(first, last + 1) if (document := self._chain.block(n)) is not None]
         fees = [document["baseFeePerGas"] for document in documents]
@@ -116,8 +123,8 @@ class Methods:
 def _request(call: Mapping[str, Any]) -> CallRequest:
     gas = call.get("gas")
     return CallRequest(
-        sender=from_hex0x(call.get("from") or "0x" + "00" * 20),
-        to=from_hex0x(call.get("to") or ""),
+        sender=_address(call.get("from") or "0x" + "00" * 20),
+        to=_address(call["to"]) if call.get("to") else b"",
         data=from_hex0x(call.get("data") or call.get("input") or ""),
         value_wei=_integer(call.get("value") or 0),
         gas=None if gas is None else _integer(gas),
@@ -130,6 +137,13 @@ def _topics_match(topics: list[str], wanted: list[Any]) -> bool:
         return False
     choices = [[choice] if isinstance(choice, str) else choice for choice in wanted]
     return all(choice is None or topic in choice for topic, choice in zip(topics, choices, strict=False))
+
+
+def _address(text: str) -> bytes:
+    raw = from_hex0x(text)
+    if len(raw) != 20:
+        raise ValueError(f"an address has 20 bytes, not {len(raw)}")
+    return raw
 
 
 def _integer(value: Any) -> int:
