@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -188,6 +188,10 @@ class Site:
             row = session.get_one(mirror.Pool, POOL_ID)
             for name, value in changes.items():
                 setattr(row, name, value)
+
+    def funded(self) -> int:
+        with self.coordinator.reading() as session:
+            return session.get_one(mirror.Pool, POOL_ID).funded_wei
 
     def close_epoch(self) -> int:
         """Anchor all leaves so far; the epoch has its beacon at once."""
@@ -483,3 +487,9 @@ def site(tmp_path: Path, empty_database: bytes, portal: anyio.from_thread.Blocki
     made = make_site(tmp_path, empty_database, portal)
     yield made
     made.coordinator.engine.dispose()
+
+
+@pytest.fixture
+def site_maker() -> Callable[..., Site]:
+    """For tests that need several sites."""
+    return make_site

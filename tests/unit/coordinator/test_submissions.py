@@ -1,0 +1,50 @@
+"""What everybody can read: pages in the order of arrival, filters, immutable files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.signing import Signer
+
+
+def test_pages_are_complete_and_in_order(site: Any) -> None:
+    ids = [site.accept() for _ in range(3)] + [site.submit()]
+    client = site.client()
+    everything = client.submissions()
+    assert [view.submission_id for view in everything] == ids
+    pages, after = [], -1
+    while page := client.submissions(after, limit=2):
+        pages += page
+        after = page[-1].log_index
+    assert pages == everything
+    assert [view.submission_id for view in client.submissions(standing="received")] == ids[-1:]
+    assert client.submissions(node=Signer((9).to_bytes(32, "big")).address) == []
+
+
+def test_a_full_page_links_to_the_next_one(site: Any) -> None:
+    ids = [site.accept() for _ in range(2)]
+    with site.http() as http:
+        first = http.get("/v1/submissions", params={"limit": 1, "standing": "accepted"})
+        second = http.get(first.links["next"]["url"])
+        assert [row["submission_id"] for answer in (first, second) for row in answer.json()] == ids
+        assert "next" not in http.get("/v1/submissions", params={"limit": 3}).links
+
+
+def test_files_are_immutable_for_caches(site: Any) -> None:
+    submission_id = site.submit()
+    path = f"/v1/submissions/{submission_id}/file"
+    with site.http() as http:
+        first = http.get(path)
+        assert first.headers["content-type"] == "application/vnd.apache.parquet"
+        assert "immutable" in first.headers["cache-control"]
+        again = http.get(path, headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_a_file_that_is_gone_is_not_found(site: Any) -> None:
+    submission_id = site.submit()
+    view = site.client().submission(submission_id)
+    site.coordinator.blobs.path(view.file_sha256).unlink()
+    with site.http() as http:
+        assert http.get(f"/v1/submissions/{submission_id}/file").status_code == 404
+        assert http.get(f"/v1/submissions/0x{'00' * 32}").json()["code"] == "not_found"
