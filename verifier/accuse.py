@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from protocol.api import SubmissionView, VerdictView
 from protocol.canonical import hex0x
+from protocol.chain.pool import Accusation, CaseState, Inclusion
 from protocol.client import CoordinatorClient
 from protocol.errors import SignatureInvalid, TransactionReverted
 from protocol.reasons import SLASHABLE_MASK, Outcome
 from protocol.signing import SigningDomain
 from protocol.telemetry import get_logger
 from protocol.wire import Signed, Verdict
-from verifier.chain import Accusation, CaseState, Inclusion, PoolChain
+from verifier.chain import PoolChain
 from verifier.draws import draw_order
 from verifier.history import History, Received
 

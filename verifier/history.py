@@ -16,9 +16,9 @@ from typing import Any
 
 from protocol.api import LogEntry
 from protocol.canonical import canonical_json, hex0x, sha256
+from protocol.chain.pool import LogHead
 from protocol.errors import VerificationFailed
 from protocol.merkle.history import Frontier, Node, NodeAddress, event_leaf_hash_of, inclusion_proof
-from verifier.chain import LogHead
 from verifier.store import transaction
 
 SCHEMA = """
@@ -68,8 +68,8 @@ class History:
 
     @property
     def num_epochs(self) -> int:
-        """How many epochs are checked."""
-        return int(self._db.execute("SELECT COUNT(*) FROM head").fetchone()[0])
+        """One past the newest epoch that is checked."""
+        return int(self._db.execute("SELECT COALESCE(MAX(epoch) + 1, 0) FROM head").fetchone()[0])
 
     @property
     def size(self) -> int:

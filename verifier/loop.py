@@ -32,6 +32,9 @@ from verifier.history import History
 from verifier.judge import Judge
 from verifier.verdicts import KeptVerdict, Verdicts
 
+NUM_HEADS_ON_CHAIN = 2048
+"""Ledger.RING: how many heads the contract remembers."""
+
 REVEAL_EPOCHS = 12
 """How many epochs long a reveal is offered again where the coordinator refuses it."""
 
@@ -77,8 +80,9 @@ class Verifier:
             self._tolerating(stage)
 
     def follow(self) -> None:
-        """Check the log up to the newest anchored head."""
-        self.history.follow(self.chain.heads(self.history.num_epochs), self.client.entries)
+        """Check the log up to the newest anchored head; leaves of heads that the chain forgot count to the next."""
+        oldest = max(0, self.chain.num_epochs() - NUM_HEADS_ON_CHAIN)
+        self.history.follow(self.chain.heads(max(oldest, self.history.num_epochs)), self.client.entries)
 
     def judge(self) -> None:
         """Judge what is drawn and can be checked; what failed here before comes last."""

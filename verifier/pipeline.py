@@ -8,7 +8,7 @@ no verdict follows from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -73,20 +73,24 @@ class Finding:
     completions_hash: str | None
 
 
-def examine(dossier: Dossier, instruments: Instruments) -> Finding:
+def examine(dossier: Dossier, instruments: Instruments, cheap: Sequence[Check] = CHEAP) -> Finding:
     """Run the checks. Raises only for faults of this verifier (a missing model, a bug)."""
     try:
         case = open_case(dossier, instruments)
     except MalformedFile as error:
-        return _finding(dossier, None, [refused("schema", RejectReason.SCHEMA_INVALID, str(error))])
-    results = [passed("schema", num_audited=len(case.rollouts))]
-    for check in CHEAP:
+        return finding_of(dossier, None, [refused("schema", RejectReason.SCHEMA_INVALID, str(error))])
+    return finding_of(dossier, case, [passed("schema", num_audited=len(case.rollouts)), *run_checks(case, cheap)])
+
+
+def run_checks(case: Case, cheap: Sequence[Check]) -> list[CheckResult]:
+    """The cheap checks up to the first refusal; if there is none, all of those that need the model."""
+    results: list[CheckResult] = []
+    for check in cheap:
         results.append(check(case))
         if results[-1].outcome != Outcome.ACCEPT:
-            return _finding(dossier, case, results)
+            return results
     measured_case = replace(case, measurements=_measure(case))
-    results += [check(measured_case) for check in COSTLY]
-    return _finding(dossier, case, results)
+    return results + [check(measured_case) for check in COSTLY]
 
 
 def _measure(case: Case) -> Measurements:
@@ -95,7 +99,7 @@ def _measure(case: Case) -> Measurements:
     return measure(case, case.instruments.load_model())
 
 
-def _finding(dossier: Dossier, case: Case | None, results: list[CheckResult]) -> Finding:
+def finding_of(dossier: Dossier, case: Case | None, results: Sequence[CheckResult]) -> Finding:
     """The worst result decides; among equals the first."""
     worst = max(results, key=lambda result: result.outcome)
     evidence = Evidence(

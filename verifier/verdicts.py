@@ -89,6 +89,10 @@ class Verdicts:
         ).fetchone()
         return None if row is None or row[0] == submission_id else str(row[0])
 
+    @property
+    def num_unrevealed(self) -> int:
+        return int(self._db.execute("SELECT COUNT(*) FROM verdict WHERE NOT revealed").fetchone()[0])
+
     def count_by_outcome(self) -> dict[str, int]:
         """How many verdicts of each outcome were given."""
         rows = self._db.execute("SELECT outcome, COUNT(*) FROM verdict GROUP BY outcome").fetchall()

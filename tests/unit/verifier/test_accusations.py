@@ -1,0 +1,240 @@
+"""Accusations: enough agreeing, valid, drawn verdicts, or none; and nobody minds who was first."""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from verifier_world import COORDINATOR, DOMAIN, NODE
+
+from protocol.api import SubmissionView, VerdictView
+from protocol.canonical import from_hex0x, hex0x, sha256
+from protocol.chain.pool import Accusation, CaseRecord, CaseState
+from protocol.draw import Seat, drawn_seats
+from protocol.errors import TransactionReverted
+from protocol.merkle.history import event_leaf_hash_of, verify_inclusion
+from protocol.reasons import Outcome, RejectReason
+from protocol.signing import Signer
+from protocol.wire import Evidence, Signed, Submission, Task, Verdict
+from verifier.accuse import Accuser, assemble
+from verifier.history import History
+from verifier.verdicts import KeptVerdict, Verdicts
+
+BEACON = "0x" + "be" * 32
+MakeSigner = Callable[[int], Signer]
+VALIDATORS = (11, 12, 13)
+
+
+@dataclass
+class Court:
+    """The chain of the tests, with a court in memory."""
+
+    chain: Any
+    case: CaseRecord = field(default_factory=lambda: CaseRecord(CaseState.NONE, 0))
+    accusations: list[Accusation] = field(default_factory=list)
+    enforced: list[str] = field(default_factory=list)
+    now: int = 200
+    refusal: str = ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.chain, name)
+
+    def time(self) -> int:
+        return self.now
+
+    def case_of(self, submission_id: str) -> CaseRecord:
+        return self.case
+
+    def accuse(self, accusation: Accusation) -> None:
+        if self.refusal:
+            raise TransactionReverted("refused", self.refusal)
+        self.accusations.append(accusation)
+        self.case = CaseRecord(CaseState.ACCUSED, self.now + 15)
+
+    def enforce(self, submission_id: str) -> None:
+        if self.refusal:
+            raise TransactionReverted("refused", self.refusal)
+        self.enforced.append(submission_id)
+        self.case = CaseRecord(CaseState.UPHELD, 0)
+
+
+@dataclass
+class Site:
+    """A forged submission, logged and drawn, with the verdicts of three validators."""
+
+    court: Court
+    history: History
+    view: SubmissionView
+    store: sqlite3.Connection
+
+    def submission(self, submission_id: str) -> SubmissionView:
+        return self.view
+
+    @property
+    def accuser(self) -> Accuser:
+        return Accuser(self.store, self.court, self, self.history)  # type: ignore[arg-type]
+
+    @property
+    def received(self) -> Any:
+        return self.history.received(self.view.submission_id)
+
+    def with_verdicts(self, *verdicts: VerdictView) -> SubmissionView:
+        return self.view.model_copy(update={"verdicts": verdicts})
+
+
+def verdict_by(site_id: str, signer: Signer, seat: int, rules_hash: str, /, **changes: Any) -> VerdictView:
+    honest = {
+        "submission_id": site_id,
+        "pool_id": 1,
+        "epoch": 0,
+        "round": 0,
+        "seat": seat,
+        "outcome": int(Outcome.SLASH),
+        "reason": RejectReason.TOPLOC_MISMATCH.code,
+        "rules_hash": rules_hash,
+        "evidence_hash": "0x" + "ee" * 32,
+    }
+    verdict = Verdict(**(honest | changes))
+    evidence = Evidence(submission_id=site_id, seed="0x" + "00" * 32, num_units=1, checks=())
+    return VerdictView(validator=signer.address, verdict=Signed[Verdict].by(signer, verdict, DOMAIN), evidence=evidence)
+
+
+def signed_work() -> tuple[Signed[Submission], Signed[Task]]:
+    shared = {"pool_id": 1, "policy_version": 0, "node": NODE.address, "counter": 4, "rules_hash": "0x" + "44" * 32}
+    submission = Submission(**shared, content_hash="0x" + "c0" * 32)
+    task = Task(**shared, beacon_block=9, beacon_hash=BEACON, price_wei=1, max_units=9, deadline=200)
+    return Signed[Submission].by(NODE, submission, DOMAIN), Signed[Task].by(COORDINATOR, task, DOMAIN)
+
+
+@pytest.fixture
+def site(store: sqlite3.Connection, chain: Any, log: Any, make_signer: MakeSigner) -> Site:
+    submission_message, task = signed_work()
+    submission_id = submission_message.message.id(DOMAIN)
+    log.append("task.leased", "0x" + "aa" * 32)
+    log.append("submission.received", submission_id, time=150)
+    log.append("draw.opened", submission_id)
+    log.anchor(chain)
+    chain.beacons[0] = BEACON
+    chain.seat_list = [Seat(i, make_signer(number).address) for i, number in enumerate(VALIDATORS)]
+    history = History(store)
+    history.follow(chain.heads(0), log.read)
+    rules_hash = submission_message.message.rules_hash
+    verdicts = tuple(
+        verdict_by(submission_id, make_signer(number), i, rules_hash) for i, number in enumerate(VALIDATORS)
+    )
+    view = SubmissionView(
+        submission_id=submission_id,
+        provider="0x" + "77" * 20,
+        submission=submission_message,
+        task=task,
+        standing="received",
+        reason=None,
+        file_sha256="0x" + "f1" * 32,
+        num_bytes=1,
+        num_rollouts=1,
+        num_units=1,
+        received_time=150,
+        epoch=0,
+        log_index=1,
+        verdicts=verdicts,
+    )
+    own = KeptVerdict(verdicts[0].verdict, verdicts[0].evidence, "0x" + "55" * 32)
+    Verdicts(store).keep(own, NODE.address, None)
+    store.execute("UPDATE verdict SET revealed = 1")
+    return Site(Court(chain), history, view, store)
+
+
+def test_two_agreeing_verdicts_make_an_accusation_that_the_court_can_check(site: Site) -> None:
+    accusation = assemble(site.view, site.received, site.history, site.court)
+    assert accusation is not None
+    order = {
+        drawn.seat.index: drawn.draw_index
+        for drawn in drawn_seats(BEACON, site.view.submission_id, 0, site.court.seats(), 0)
+    }
+    assert len(accusation.verdicts) == len(accusation.signatures) == 2
+    assert [order[verdict.seat] for verdict in accusation.verdicts] == list(accusation.draw_indexes)
+    assert list(accusation.draw_indexes) == sorted(accusation.draw_indexes)
+    inclusion, head = accusation.inclusion, site.court.head_list[0]
+    document = from_hex0x(inclusion.document)
+    assert document.endswith(b',"type":"submission.received"}')
+    leaf = event_leaf_hash_of(site.view.submission_id, hex0x(sha256(document)))
+    assert verify_inclusion(leaf, inclusion.leaf_index, head.size, inclusion.proof, head.root)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"outcome": int(Outcome.DROP)},
+        {"reason": RejectReason.SAMPLING_MISMATCH.code},
+        {"reason": RejectReason.LOGPROB_MISMATCH.code},
+        {"epoch": 1},
+        {"round": 1},
+        {"rules_hash": "0x" + "45" * 32},
+        {"submission_id": "0x" + "46" * 32},
+        {"seat": 9},
+    ],
+)
+def test_a_verdict_that_the_court_would_not_take_does_not_count(
+    site: Site, make_signer: MakeSigner, changes: dict[str, Any]
+) -> None:
+    rules_hash = site.view.submission.message.rules_hash
+    other = verdict_by(site.view.submission_id, make_signer(VALIDATORS[1]), 1, rules_hash, **changes)
+    view = site.with_verdicts(site.view.verdicts[0], other)
+    assert assemble(view, site.received, site.history, site.court) is None
+    whole = site.with_verdicts(*site.view.verdicts[:2])
+    assert assemble(whole, site.received, site.history, site.court) is not None
+
+
+def test_a_forged_signature_does_not_count(site: Site, make_signer: MakeSigner) -> None:
+    stranger = verdict_by(site.view.submission_id, make_signer(66), 1, site.view.submission.message.rules_hash)
+    pretended = stranger.model_copy(update={"validator": make_signer(VALIDATORS[1]).address})
+    for forged in (stranger, pretended):
+        view = site.with_verdicts(site.view.verdicts[0], forged)
+        assert assemble(view, site.received, site.history, site.court) is None
+
+
+def test_from_accusation_to_slash(site: Site) -> None:
+    site.accuser.turn()
+    assert len(site.court.accusations) == 1 and not site.court.enforced
+    site.accuser.turn()
+    assert not site.court.enforced  # the appeal period runs
+    site.court.now = site.court.case.deadline
+    site.accuser.turn()
+    assert site.court.enforced == [site.view.submission_id]
+    site.accuser.turn()
+    assert site.accuser.open_cases() == []
+
+
+def test_one_slash_alone_waits(site: Site) -> None:
+    site.view = site.with_verdicts(site.view.verdicts[0])
+    site.accuser.turn()
+    assert site.court.accusations == [] and site.accuser.open_cases() == [site.view.submission_id]
+
+
+@pytest.mark.parametrize("refusal", ["CaseExists", "WrongState"])
+def test_a_colleague_who_was_first_is_no_fault(site: Site, refusal: str) -> None:
+    site.court.refusal = refusal
+    site.accuser.turn()
+    site.court.case = CaseRecord(CaseState.ACCUSED, 0)
+    site.accuser.turn()
+    site.court.case = CaseRecord(CaseState.UPHELD, 0)
+    site.accuser.turn()
+    assert site.accuser.open_cases() == []
+
+
+def test_any_other_refusal_is_heard_of(site: Site) -> None:
+    site.court.refusal = "NotInLog"
+    with pytest.raises(TransactionReverted):
+        site.accuser.turn()
+
+
+def test_what_can_not_be_accused_any_more_is_closed(site: Site) -> None:
+    site.court.now = 150 + site.court.record().accuse_seconds + 1
+    site.accuser.turn()
+    assert site.court.accusations == [] and site.accuser.open_cases() == []
+
+
+def test_an_unrevealed_verdict_accuses_nobody(site: Site) -> None:
+    site.store.execute("UPDATE verdict SET revealed = 0")
+    assert site.accuser.open_cases() == []

@@ -1,0 +1,87 @@
+"""`proofpool verifier`: judge submissions, see how that stands, check a file by hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from verifier.pipeline import Finding
+
+app = typer.Typer(help="Check submissions for credits.", no_args_is_help=True)
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file; see docs/verifier.md.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+@app.callback()
+def verifier() -> None:
+    """Check submissions for credits."""
+
+
+@app.command()
+def run(config: ConfigFile = None) -> None:
+    """Judge what is drawn on your seats until stopped; started again, it goes on where it was."""
+    from protocol.config import load_config
+    from verifier.config import VerifierConfig
+
+    settings = load_config(VerifierConfig, "verifier", config)
+    # Numeric libraries read this when they are first imported, which `verifier.process` does.
+    os.environ.setdefault("OMP_NUM_THREADS", str(settings.num_threads))
+    from verifier.process import run_verifier
+
+    run_verifier(settings)
+
+
+@app.command()
+def status(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """How this verifier stands, as far as it can be told."""
+    from protocol.config import load_config
+    from verifier.config import VerifierConfig
+    from verifier.status import read_status
+
+    found = read_status(load_config(VerifierConfig, "verifier", config))
+    if as_json:
+        print(found.model_dump_json())
+        return
+    print(found.headline)
+    print(f"verdicts: {found.verdicts or 'none'}, {found.num_unrevealed} of them not revealed yet")
+    print(f"log checked: {found.num_epochs_checked} epochs")
+    if found.problem:
+        print(f"problem: {found.problem}")
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="The rollout file (parquet).")],
+    task: Annotated[Path, typer.Option(help="JSON of the signed task that it is for.")],
+    rules: Annotated[Path, typer.Option(help="JSON of the pool's rules.")],
+    model: Annotated[Path, typer.Option(help="Model folder of the task's policy version.")],
+    as_json: AsJson = False,
+) -> int:
+    """Judge a file on this machine as a drawn verifier would. Exit code 3 where it isn't acceptable."""
+    from protocol.reasons import Outcome
+    from verifier.local_check import check_file
+
+    finding = check_file(file, task, rules, model)
+    _print_finding(finding, as_json)
+    return 0 if finding.outcome is Outcome.ACCEPT else 3
+
+
+def _print_finding(finding: Finding, as_json: bool) -> None:
+    from protocol.reasons import Outcome
+
+    if as_json:
+        print(finding.evidence.model_dump_json())
+        return
+    for result in finding.evidence.checks:
+        mark = "✓" if result.outcome == Outcome.ACCEPT else "✗"
+        measured = "" if result.value is None else f" {result.value:.5g}"
+        limit = "" if result.reject_threshold is None else f" (limit {result.reject_threshold:.5g})"
+        print(" ".join(f"{mark} {result.check}{measured}{limit} {result.reason or ''} {result.detail}".split()))
+    print(f"{finding.outcome.name.lower()}{f': {finding.reason.value}' if finding.reason else ''}")
+    if finding.reason:
+        print(f"do: {finding.reason.hint}")

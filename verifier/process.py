@@ -1,0 +1,107 @@
+"""The verifier as a process: configuration, key, chain and coordinator put together around the loop.
+
+In: a configuration file. Out: the loop, until SIGTERM. A kill at any point is safe: everything that has been
+promised to anybody is in the data folder before it is said.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import httpx
+
+from protocol.api import PoolInfo
+from protocol.chain.contracts import Contracts
+from protocol.chain.lane import Lane
+from protocol.chain.pool import ChainPool
+from protocol.client import CoordinatorClient
+from protocol.clock import Clock, SystemClock
+from protocol.config import write_resolved
+from protocol.errors import Unreachable
+from protocol.http import RequestSigner
+from protocol.keystore import load_signer
+from protocol.signing import Signer
+from protocol.telemetry import configure_logging, get_logger
+from verifier.accuse import Accuser
+from verifier.attest import Attester
+from verifier.chain import PoolChain
+from verifier.commitments import Commitments
+from verifier.config import VerifierConfig
+from verifier.history import History
+from verifier.judge import Judge
+from verifier.loop import Verifier
+from verifier.store import open_store
+from verifier.verdicts import Verdicts
+from verifier.weights import Weights
+
+WEIGHTS_TIMEOUT_SECONDS = 60.0
+
+
+def run_verifier(config: VerifierConfig) -> None:
+    """`proofpool verifier run`."""
+    configure_logging("verifier", config.log_format)
+    write_resolved(config, config.data_dir)
+    stop, clock = _stop_on_signal(), SystemClock()
+    verifier = connect_verifier(config, clock, stop)
+    if verifier is not None:
+        get_logger().info("verifier.started", validator=verifier.validator, num_epochs=verifier.history.num_epochs)
+        verifier.run(stop, clock, config.loop_seconds)
+
+
+def connect_verifier(config: VerifierConfig, clock: Clock, stop: threading.Event) -> Verifier | None:
+    """The verifier of the configured pool; None if stopped while waiting for chain and coordinator.
+
+    Raises WrongChain for other contracts than expected, KeyFailure for a key that doesn't open.
+    """
+    info = _wait_for_pool(config, clock, stop)
+    if info is None:
+        return None
+    ledger = config.ledger or info.contracts.ledger
+    contracts = Contracts.connect(config.chain_url, ledger, clock, chain_id=info.chain_id)
+    signer = load_signer(info.chain_id, config.keystore, config.password_file)
+    lane = Lane(contracts.client, signer, clock)
+    chain = ChainPool(contracts, config.pool_id, confirmations=info.confirmations, lane=lane)
+    client = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
+    return build_verifier(config, signer, chain, client)
+
+
+def build_verifier(config: VerifierConfig, signer: Signer, chain: PoolChain, client: CoordinatorClient) -> Verifier:
+    """All stages over one store."""
+    db = open_store(config.data_dir)
+    history, verdicts = History(db), Verdicts(db)
+    http = httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS)
+    weights = Weights(config.data_dir / "weights", chain, client, http, config.num_versions_kept)
+    return Verifier(
+        validator=signer.address,
+        chain=chain,
+        client=client,
+        history=history,
+        verdicts=verdicts,
+        commitments=Commitments(db, signer, chain.domain),
+        judge=Judge(signer, chain, client, history, verdicts, weights),
+        accuser=Accuser(db, chain, client, history),
+        attester=Attester(signer, chain, client, history),
+        max_judged=config.max_judged,
+    )
+
+
+def _wait_for_pool(config: VerifierConfig, clock: Clock, stop: threading.Event) -> PoolInfo | None:
+    """The coordinator's description of the pool, which the chain is then compared with."""
+    client, started = CoordinatorClient(config.coordinator_url), clock.now()
+    while not stop.is_set():
+        try:
+            return client.pool()
+        except Unreachable as error:
+            waited = round(clock.now() - started)
+            get_logger().info("verifier.waiting", for_what="the coordinator", seconds=waited, detail=str(error))
+            clock.wait(stop, config.loop_seconds)
+    return None
+
+
+def _stop_on_signal() -> threading.Event:
+    """An event that SIGTERM and SIGINT set: the stage at hand is finished first."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
