@@ -37,6 +37,8 @@ COMMON = {
     "poll_seconds": "Pause between two looks for what is waited for.",
     "seed": "Seed of torch's random numbers.",
     "host": "Address to listen on.",
+    "engine": "What generates.",
+    "retry_most_seconds": "The longest wait between two attempts.",
     "recipe": "How a batch becomes optimizer steps: a table of its own, below.",
     "learning_rate": "Of AdamW, after the warm-up.",
     "betas": "Of AdamW.",

@@ -24,6 +24,7 @@ PRODUCT = ("contracts", "protocol", "coordinator", "worker", "verifier", "traine
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"\bproofpool ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)?)")
 SETTLED_OR_NOT = (Standing.RECEIVED, Standing.ACCEPTED, Standing.REJECTED, Standing.DISPUTED)
+TEST = re.compile(r"(?:def|function) (test\w+)\(")
 EVENT = re.compile(r"(task|submission|draw|verdict|batch|group|weights|epoch|earnings|chain)\.[a-z_]+")
 
 
@@ -103,6 +104,13 @@ def test_each_link_leads_somewhere(page: Path) -> None:
 def test_each_command_exists(page: Path) -> None:
     named = {found for code in _code(page.read_text()) for found in COMMAND.findall(code)}
     assert sorted(words for words in named if not _is_command(words)) == []
+
+
+def test_each_test_that_the_threat_model_names_exists() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    suites = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "contracts" / "test").rglob("*.sol")]
+    known = {name for file in suites for name in TEST.findall(file.read_text())}
+    assert sorted(set(re.findall(r"`(test\w+)`", page)) - known) == []
 
 
 def test_what_is_no_link_and_no_command_is_found() -> None:
