@@ -1,0 +1,108 @@
+"""A role's process: started with a log of its own, ended by its own id, never outliving the testnet.
+
+In: a command line. Out: a running process whose output is in a log file. Children die with their
+parent (PR_SET_PDEATHSIG, Linux), so even a killed testnet leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from protocol.errors import ProofpoolError
+
+PR_SET_PDEATHSIG = 1
+LAST_LINES = 15
+
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+class Process:
+    """One child. `restarts` counts the times that it was started again."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.command = list(command)
+        self.log = log
+        self.environment = os.environ | ONE_THREAD | dict(environment or {})
+        self.restarts = -1
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._child else None
+
+    def start(self) -> None:
+        """Start, or start again after its end; output is appended to the log."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.restarts += 1
+        with self.log.open("ab") as out:
+            self._child = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=self.environment,
+                preexec_fn=_die_with_parent,
+            )
+
+    def is_running(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    def check(self) -> None:
+        """Raises ProofpoolError with the end of its log where the process has ended by itself."""
+        if self._child is None or (code := self._child.poll()) is None:
+            return
+        raise ProofpoolError(
+            f"{self.name} ended with exit code {code}", self.last_lines() or "its log is empty", f"read {self.log}"
+        )
+
+    def last_lines(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return "\n       ".join(lines[-LAST_LINES:])
+
+    def kill(self) -> None:
+        """As kill -9 does."""
+        if self._child is not None and self.is_running():
+            self._child.send_signal(signal.SIGKILL)
+            self._child.wait()
+
+    def ask_to_stop(self) -> None:
+        if self._child is not None and self.is_running():
+            self._child.terminate()
+
+    def stop(self, timeout_seconds: float = 10.0) -> None:
+        """Ask it to end; insist once the time is up."""
+        self.ask_to_stop()
+        if self._child is None:
+            return
+        try:
+            self._child.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+def stop_all(processes: Sequence[Process], timeout_seconds: float = 10.0) -> None:
+    """Ask all to end at once, then wait for each."""
+    for process in processes:
+        process.ask_to_stop()
+    for process in processes:
+        process.stop(timeout_seconds)
+
+
+def _die_with_parent() -> None:
+    """Runs in the child: a parent that is killed takes it along; Ctrl-C is the parent's to handle."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
