@@ -58,6 +58,10 @@ class Process:
                 preexec_fn=_die_with_parent,
             )
 
+    @property
+    def was_started(self) -> bool:
+        return self._child is not None
+
     def is_running(self) -> bool:
         return self._child is not None and self._child.poll() is None
 

@@ -62,6 +62,10 @@ def _wait(client: ChainClient, clock: Clock, signed: SignedTransaction) -> Recei
     if not receipt.succeeded:
         call = signed.transaction
         if call.to is not None:
-            client.call(call.to, call.data, sender=signed.sender)  # raises with the contract's reason, if it still refuses
-        raise TransactionReverted(f"a set-up transaction failed: {signed.transaction_hash}", todo="read the chain's log")
+            client.call(
+                call.to, call.data, sender=signed.sender
+            )  # raises with the contract's reason, if it still refuses
+        raise TransactionReverted(
+            f"a set-up transaction failed: {signed.transaction_hash}", todo="read the chain's log"
+        )
     return receipt

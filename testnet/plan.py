@@ -1,0 +1,67 @@
+"""What a run of the testnet is asked to do.
+
+In: the flags of `proofpool testnet up`. Out: a frozen `Plan`, written into the run folder as config.json.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from protocol.config import RoleConfig
+from protocol.errors import UsageError
+
+BASE_MODEL = Path(__file__).parent / "base_model"
+
+CHEATS = {
+    "wrong-model": "generates with another checkpoint than the policy version that it names",
+    "forged-proof": "sends proofs of nothing, a constant one included",
+    "false-reward": "claims that every completion passed",
+    "cherry-pick": "generates again until the reward is good",
+}
+
+
+class Plan(RoleConfig):
+    """The size of a run. Example: `Plan(num_steps=3, cheats=("forged-proof",))`."""
+
+    seed: int = Field(default=0, ge=0)
+    num_steps: int = Field(default=12, ge=1)
+    num_workers: int = Field(default=3, ge=1)
+    num_verifiers: int = Field(default=2, ge=2)
+    """Slashing takes two validators."""
+    cheats: tuple[str, ...] = ("wrong-model",)
+    chain_url: str | None = None
+    base_model: Path = BASE_MODEL
+    max_async: int = Field(default=2, ge=0, le=8)
+    groups_per_step: int = Field(default=32, ge=1)
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    timeout_seconds: float = Field(default=900.0, gt=0)
+
+    @field_validator("cheats")
+    @classmethod
+    def _known(cls, cheats: tuple[str, ...]) -> tuple[str, ...]:
+        for kind in cheats:
+            if kind not in CHEATS:
+                raise ValueError(f"unknown cheat {kind}: choose from {', '.join(CHEATS)}")
+        return cheats
+
+
+def parse_cheats(flags: list[str]) -> tuple[str, ...]:
+    """`KIND` or `KIND:N` for each; `none` for no cheat at all.
+
+    >>> parse_cheats(["forged-proof:2", "cherry-pick"])
+    ('forged-proof', 'forged-proof', 'cherry-pick')
+    """
+    kinds: list[str] = []
+    for flag in flags:
+        kind, _, count = flag.partition(":")
+        if kind == "none":
+            continue
+        if kind not in CHEATS or (count and not count.isdecimal()):
+            raise UsageError(
+                "no such cheat", flag, f"choose KIND or KIND:N with KIND from {', '.join(CHEATS)}, or none"
+            )
+        kinds.extend([kind] * int(count or 1))
+    return tuple(kinds)
