@@ -83,6 +83,7 @@ def relay(site: Site) -> Process:
 
 def trainer(site: Site, account: Account, num_steps: int, recipe: Mapping[str, Any]) -> Process:
     settings = _joining(site, account) | {
+        "ledger": site.genesis.contracts.ledger,
         "base_model": str(site.base_model),
         "origin_dir": str(site.origin_dir),
         "num_steps": num_steps,
