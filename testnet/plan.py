@@ -14,6 +14,8 @@ from protocol.config import RoleConfig
 from protocol.errors import UsageError
 
 BASE_MODEL = Path(__file__).parent / "base_model"
+OTHER_MODEL = BASE_MODEL / "other"
+"""An honest model of the same shape, trained from another seed: what `wrong-model` uses."""
 
 CHEATS = {
     "wrong-model": "generates with another checkpoint than the policy version that it names",

@@ -1,0 +1,31 @@
+"""Generates each rollout again with other noise until its reward is good.
+
+What it gains in earnest: influence on the training: honest proofs of tokens that nobody drew. Caught
+by: the sampling margin, since the task's seed fixes the noise.
+"""
+
+from __future__ import annotations
+
+from protocol.canonical import sha256
+from testnet.cheats.dishonest import Dishonest
+from worker.engine.base import Completion
+from worker.prover import in_task_order, reward_of
+from worker.work import Work
+
+NUM_TRIES = 4
+
+
+class CherryPick(Dishonest):
+    """Keeps the best of several tries for each rollout."""
+
+    def completions(self, work: Work) -> list[Completion]:
+        best = super().completions(work)
+        for number in range(1, NUM_TRIES):
+            seed = sha256(work.seed + bytes([number]))
+            drawn = self.engine.generate(work.requests, seed, work.rules.sampling, work.environment.tokenizer.eos_ids)
+            tries = in_task_order(list(drawn), work.num_rollouts)
+            best = [max(pair, key=lambda c: self._reward(work, c)) for pair in zip(best, tries, strict=True)]
+        return best
+
+    def _reward(self, work: Work, completion: Completion) -> float:
+        return reward_of(work.environment, work.prompt_of(completion.sample), completion)

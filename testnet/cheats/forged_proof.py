@@ -1,0 +1,47 @@
+"""Sends proofs of nothing: it never keeps a hidden state.
+
+What it saves in earnest: generating with an engine that can't give hidden states. Caught by: strict
+parsing, and TOPLOC's comparison with the verifier's own states.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from protocol.toploc.encoding import num_chunks
+from testnet.cheats.dishonest import Dishonest
+from worker.engine.base import Completion
+from worker.work import Work
+
+MODULUS = 65_497
+LIKELY_BITS = 0x3F80
+"""bfloat16 of 1.0, near which normalised states lie."""
+
+
+class ForgedProof(Dishonest):
+    """A constant of four bytes first, then a constant at full length, then random coefficients, and again."""
+
+    def proofs(self, work: Work, completions: Sequence[Completion]) -> list[bytes]:
+        topk, chunk_rows = work.rules.toploc.topk, work.rules.toploc.chunk_rows
+        forgers = (_short_constant, _full_constant, _random)
+        forge = forgers[work.task.counter % len(forgers)]
+        chunks = [num_chunks(len(completion.output_tokens), chunk_rows) for completion in completions]
+        return [b"".join(forge(topk, number) for number in range(count)) for count in chunks]
+
+
+def _short_constant(topk: int, number: int) -> bytes:
+    return _encode([LIKELY_BITS])
+
+
+def _full_constant(topk: int, number: int) -> bytes:
+    return _encode([LIKELY_BITS] + [0] * (topk - 1))
+
+
+def _random(topk: int, number: int) -> bytes:
+    stream = random.Random(number)
+    return _encode([stream.randrange(MODULUS) for _ in range(topk)])
+
+
+def _encode(coefficients: list[int]) -> bytes:
+    return b"".join(value.to_bytes(2, "big") for value in [MODULUS, *coefficients])
