@@ -26,7 +26,10 @@ DEADLINE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Call:
-    """A transaction to be; `to` is None for a deployment. The gas limit is set, since earlier calls aren't mined yet."""
+    """A transaction to be; `to` is None for a deployment.
+
+    The gas limit is set by hand, since what the call builds on may not be mined yet.
+    """
 
     sender: Signer
     to: str | None
