@@ -44,6 +44,7 @@ class Run:
     run_dir: Path
     clock: Clock
     processes: dict[str, Process] = field(default_factory=dict)
+    _first_accept_seconds: float | None = None
 
     def start(self) -> None:
         """Bring up the chain and the roles that the first accepted rollout needs."""
@@ -71,6 +72,8 @@ class Run:
     def turn(self) -> None:
         """Look, start what is due, and make sure that nobody died of something that isn't ours."""
         self.observer.look()
+        if self._first_accept_seconds is None and self.observer.tally.accepted:
+            self._first_accept_seconds = round(self.seconds, 1)
         if self.observer.tally.node(self.accounts.providers[0].node.address).received:
             self._start_the_others()
         for process in self.processes.values():
@@ -107,6 +110,11 @@ class Run:
     @property
     def seconds(self) -> float:
         return self.clock.now() - self.started
+
+    @property
+    def first_accept_seconds(self) -> float | None:
+        """From the start to the first acceptance, by the observer's own clock."""
+        return self._first_accept_seconds
 
     @property
     def has_trained(self) -> bool:

@@ -40,7 +40,6 @@ class Tally:
     """Amount in base units by provider."""
     accused: set[str] = field(default_factory=set)
     """Submission ids with a case on chain."""
-    first_accept_time: int | None = None
     accepted_ids: list[str] = field(default_factory=list)
     rejected_ids: dict[str, str] = field(default_factory=dict)
     """Reason by submission id."""
@@ -78,8 +77,6 @@ def _accepted(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> No
     node.settled += 1
     node.earned_wei += int(data["amount_wei"])
     tally.accepted_ids.append(subject)
-    if tally.first_accept_time is None:
-        tally.first_accept_time = time
 
 
 def _rejected(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:

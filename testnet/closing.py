@@ -1,0 +1,73 @@
+"""The end of a run: claims, the audit of every claim that matters, and every wei.
+
+In: a run that is done and still up. Out: `Findings`. The audit is the product's own
+(`proofpool audit verify`, `proofpool audit money`), against the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from protocol.chain.contracts import Contracts
+from protocol.chain.lane import Lane
+from protocol.clock import Clock
+from protocol.wire import WeightsRelease
+from testnet.money import claim_all
+from testnet.run import Run
+from verifier.audit.ground import chain_ground
+from verifier.audit.money import Books, audit_money, read_books
+from verifier.audit.step import Report
+from verifier.audit.verify import verify_bundle
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found true at the end of a run, while its chain was still up."""
+
+    reports: tuple[Report, ...]
+    ledger_root: str
+    paid_wei: int
+    owed_wei: int
+    slashed: tuple[str, ...]
+    """Providers whose allotment the chain has slashed."""
+    releases: tuple[WeightsRelease, ...]
+    """Policy version 0 and the last one."""
+
+    @property
+    def passed(self) -> bool:
+        return all(report.passed for report in self.reports)
+
+
+def close(run: Run, clock: Clock) -> Findings:
+    """Claim what can be claimed, then check."""
+    contracts = Contracts.connect(run.node.url, run.genesis.contracts.ledger, clock)
+    claim_all(
+        contracts, Lane(contracts.client, run.accounts.operator.signer, clock), run.coordinator, run.genesis.pool_id
+    )
+    reports = [_verify(run, contracts, submission_id) for submission_id in _worth_checking(run)]
+    reports.append(audit_money(run.coordinator, contracts, run.coordinator.pool()))
+    books = read_books(run.coordinator, contracts, run.genesis.pool_id)
+    return Findings(
+        reports=tuple(reports),
+        ledger_root=books.head[1],
+        paid_wei=books.paid_wei,
+        owed_wei=_owed(books),
+        slashed=tuple(sorted(run.observer.tally.slashed)),
+        releases=tuple(run.coordinator.weights(version).release.message for version in (0, run.plan.num_steps)),
+    )
+
+
+def _worth_checking(run: Run) -> Iterable[str]:
+    """The first accepted submission and each slashed one."""
+    tally = run.observer.tally
+    return [*tally.accepted_ids[:1], *dict.fromkeys(tally.slashed_ids)]
+
+
+def _verify(run: Run, contracts: Contracts, submission_id: str) -> Report:
+    bundle = run.coordinator.bundle(submission_id)
+    return verify_bundle(bundle, chain_ground(bundle, contracts), submission_id)
+
+
+def _owed(books: Books) -> int:
+    return books.earned_in_all.total() - books.paid_wei

@@ -1,0 +1,42 @@
+"""`proofpool testnet`: the whole system on one machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Run all of proofpool on this machine.", no_args_is_help=True)
+
+
+@app.callback()
+def testnet() -> None:
+    """Run all of proofpool on this machine."""
+
+
+@app.command()
+def up(
+    seed: Annotated[int, typer.Option(help="Keys and salt follow from it.")] = 0,
+    steps: Annotated[int, typer.Option(help="Policy versions to train.")] = 12,
+    workers: Annotated[int, typer.Option(help="Honest workers.")] = 3,
+    verifiers: Annotated[int, typer.Option(help="Validators, each with a verifier; slashing takes two.")] = 2,
+    cheat: Annotated[
+        list[str] | None, typer.Option(help="KIND or KIND:N, may be repeated; `none` for honest workers only.")
+    ] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Where the run is kept; a new folder in runs/ without it.")
+    ] = None,
+    chain: Annotated[str | None, typer.Option(help="A node to use instead of starting one.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")] = False,
+    keep: Annotated[bool, typer.Option(help="Leave everything running until interrupted.")] = False,
+) -> int:
+    """Start chain, coordinator, workers, cheats, verifiers and trainer; follow them to the end; check everything."""
+    from testnet.plan import Plan, parse_cheats
+    from testnet.up import run_testnet
+
+    cheats = parse_cheats(cheat if cheat is not None else ["wrong-model"])
+    plan = Plan(
+        seed=seed, num_steps=steps, num_workers=workers, num_verifiers=verifiers, cheats=cheats, chain_url=chain
+    )
+    return run_testnet(plan, run_dir, as_json=as_json, keep=keep)

@@ -1,0 +1,125 @@
+"""What a run came to: one document, and whether it did what it should.
+
+In: a closed run and the two pass rates. Out: `Summary` (printed by `--json`) and its table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from rich.console import Console
+from rich.table import Table
+
+from protocol.signing import checksummed
+from testnet.closing import Findings
+from testnet.run import Run
+from testnet.tally import NodeTally
+
+STEPS_TO_LEARN = 12
+"""Fewer steps may be too few for the pass rate to rise."""
+
+
+class Summary(BaseModel):
+    """`proofpool testnet up --json`. Amounts are decimal strings in base units, rates lie in 0 to 1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    schema_version: int = 1
+    seed: int
+    steps: int
+    chain: str
+    accepted: int
+    rejected: int
+    rejected_by_reason: dict[str, int]
+    honest_rejected: int
+    expired: int
+    slashed: list[str]
+    cheaters: list[str]
+    reward_first: float
+    reward_last: float
+    policy_version: int
+    ledger_root: str
+    credits_paid_wei: str
+    credits_owed_wei: str
+    audit: str
+    audited: list[str]
+    first_accept_seconds: float | None
+    wall_seconds: float
+    run_dir: str
+    checks: dict[str, bool]
+    """What a run has to show; the exit code is 0 only if all hold."""
+
+    @property
+    def passed(self) -> bool:
+        return all(self.checks.values())
+
+
+def summarise(run: Run, findings: Findings, rates: list[float], wall_seconds: float) -> Summary:
+    tally = run.observer.tally
+    cheaters = [provider.owner.address for provider in run.accounts.cheaters]
+    honest_rejected = sum(
+        tally.node(p.node.address).rejected.total() for p in run.accounts.providers if p.cheat is None
+    )
+    checks = {
+        "all steps taken": tally.policy_version == run.plan.num_steps,
+        "no honest submission rejected": honest_rejected == 0,
+        "each cheat rejected from its first submission on": all(
+            _never_accepted(tally.node(p.node.address)) for p in run.accounts.cheaters
+        ),
+        "exactly the cheaters slashed": sorted(findings.slashed) == sorted(cheaters),
+        "audit": findings.passed,
+    }
+    if run.plan.num_steps >= STEPS_TO_LEARN:
+        checks["the last weights pass more than the first"] = rates[1] > rates[0]
+    return Summary(
+        seed=run.plan.seed,
+        steps=tally.step,
+        chain=run.node.name,
+        accepted=tally.accepted,
+        rejected=tally.rejected,
+        rejected_by_reason=tally.rejected_by_reason,
+        honest_rejected=honest_rejected,
+        expired=tally.expired,
+        slashed=list(findings.slashed),
+        cheaters=cheaters,
+        reward_first=rates[0],
+        reward_last=rates[1],
+        policy_version=tally.policy_version or 0,
+        ledger_root=findings.ledger_root,
+        credits_paid_wei=str(findings.paid_wei),
+        credits_owed_wei=str(findings.owed_wei),
+        audit="ok" if findings.passed else "failed",
+        audited=[report.subject for report in findings.reports],
+        first_accept_seconds=run.first_accept_seconds,
+        wall_seconds=round(wall_seconds, 1),
+        run_dir=str(run.run_dir),
+        checks=checks,
+    )
+
+
+def print_summary(summary: Summary, console: Console) -> None:
+    """For people."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in _rows(summary):
+        table.add_row(name, str(value))
+    console.print(table)
+    for name, holds in summary.checks.items():
+        console.print(f"{'✓' if holds else '✗'} {name}", style="green" if holds else "bold red")
+
+
+def _rows(summary: Summary) -> list[tuple[str, Any]]:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in summary.rejected_by_reason.items())
+    return [
+        ("pass rate", f"{summary.reward_first:.3f} -> {summary.reward_last:.3f} on 1,024 held-back problems"),
+        ("submissions", f"{summary.accepted} accepted, {summary.rejected} rejected ({reasons or 'none'})"),
+        ("slashed", ", ".join(checksummed(address) for address in summary.slashed) or "nobody"),
+        ("credits", f"{summary.credits_paid_wei} wei paid, {summary.credits_owed_wei} wei owed"),
+        ("log root", summary.ledger_root),
+        ("first accepted", f"after {summary.first_accept_seconds} s"),
+        ("took", f"{summary.wall_seconds} s on {summary.chain}"),
+        ("run folder", summary.run_dir),
+    ]
+
+
+def _never_accepted(node: NodeTally) -> bool:
+    return node.settled > 0 and node.accepted == 0
