@@ -21,6 +21,7 @@ from protocol.signing import Signer, SigningDomain
 from protocol.wire import NodeAuthorization
 from testnet import profile
 from testnet.accounts import Accounts, Provider
+from testnet.plan import Plan
 from testnet.transactions import Call, send_together
 
 POOL_ID = 1
@@ -42,20 +43,18 @@ class Genesis:
         return SigningDomain(self.chain_id, self.contracts.ledger, self.salt)
 
 
-def create(
-    client: ChainClient, clock: Clock, accounts: Accounts, rules: Rules, model_hash: str, max_async: int, seed: int
-) -> Genesis:
+def create(client: ChainClient, clock: Clock, accounts: Accounts, rules: Rules, model_hash: str, plan: Plan) -> Genesis:
     """Deploy and set up everything. The salt follows from the seed and the chain's head, so no two runs share it."""
     operator = accounts.operator.signer
     head = client.head()
-    salt = hex0x(keccak256(f"proofpool testnet {seed} {head.block_hash}".encode()))
+    salt = hex0x(keccak256(f"proofpool testnet {plan.seed} {head.block_hash}".encode()))
     nonce = client.transaction_count(operator.address, "pending")
     at = predict_addresses(operator.address, nonce)
     genesis = Genesis(client.chain_id, at, salt, POOL_ID)
     parameters = Parameters(minter=operator.address, unbonding_seconds=profile.UNBONDING_SECONDS, salt=salt)
     send_together(client, clock, _deployments(operator, at, parameters, accounts))
     _check_code(client, at)
-    send_together(client, clock, _pool(operator, at, accounts, rules, model_hash, max_async))
+    send_together(client, clock, _pool(operator, at, accounts, rules, model_hash, plan.max_async))
     send_together(client, clock, _members(genesis, accounts, head.timestamp))
     return genesis
 

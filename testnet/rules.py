@@ -6,8 +6,10 @@ that the coordinator serves them from.
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
+from protocol.canonical import canonical_hash
 from protocol.files import write_atomically
 from protocol.rules import EnvironmentRules, Rules, SamplingRules
 from protocol.tokenizer import Tokenizer
@@ -34,3 +36,9 @@ def testnet_rules(base_model: Path) -> Rules:
 def write_rules(rules: Rules, file: Path) -> Path:
     write_atomically(file, rules.model_dump_json(indent=2).encode() + b"\n")
     return file
+
+
+def model_hash(base_model: Path) -> str:
+    """What the pool's record names its base model by: the hash over the SHA-256 of each of its files."""
+    files = sorted(path for path in base_model.iterdir() if path.suffix in (".json", ".safetensors"))
+    return canonical_hash({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files})

@@ -29,7 +29,7 @@ from testnet.observer import Observer
 from testnet.plan import Plan
 from testnet.ports import free_ports
 from testnet.process import Process, stop_all
-from testnet.rules import testnet_rules, write_rules
+from testnet.rules import model_hash, testnet_rules, write_rules
 from testnet.table import Progress
 
 CHAIN_ID = 31337
@@ -57,7 +57,7 @@ class Run:
         self.chain = ChainClient(JsonRpc(self.node.url), CHAIN_ID)
         self.chain.check_chain()
         self.genesis = genesis.create(
-            self.chain, self.clock, self.accounts, self.rules, self.plan.model_hash, self.plan.max_async, self.plan.seed
+            self.chain, self.clock, self.accounts, self.rules, model_hash(self.plan.base_model), self.plan
         )
         coordinator_port, relay_port = free_ports(2)
         self.site = roles.Site(
