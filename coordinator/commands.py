@@ -13,6 +13,14 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file; en
 
 
 @app.command()
+def serve(config: ConfigFile = None) -> None:
+    """Serve a pool until stopped; the database is brought to the current schema first."""
+    from coordinator.process import run_coordinator
+
+    run_coordinator(config)
+
+
+@app.command()
 def migrate(config: ConfigFile = None) -> None:
     """Bring the database to the current schema."""
     from coordinator.config import CoordinatorConfig

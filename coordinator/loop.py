@@ -47,13 +47,23 @@ STAGES: tuple[Stage, ...] = (
 
 
 class Loop:
-    """Runs the stages in order, over and over, until told to stop."""
+    """Runs the stages in order, over and over, until told to stop.
 
-    def __init__(self, coordinator: Coordinator, stages: Sequence[Stage] = STAGES) -> None:
+    `failure` is the error that ended it, which only a fault of ours can; `on_failure` is called then.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        stages: Sequence[Stage] = STAGES,
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
         self._coordinator = coordinator
         self._stages = stages
+        self._on_failure = on_failure
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self.failure: Exception | None = None
 
     def turn(self) -> None:
         """Each stage once."""
@@ -71,7 +81,7 @@ class Loop:
 
     def start(self) -> None:
         """Run in a thread of its own."""
-        self._thread = threading.Thread(target=self.run, name="coordinator-loop")
+        self._thread = threading.Thread(target=self._run_or_fail, name="coordinator-loop")
         self._thread.start()
 
     def stop(self) -> None:
@@ -79,3 +89,11 @@ class Loop:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+
+    def _run_or_fail(self) -> None:
+        try:
+            self.run()
+        except Exception as error:
+            get_logger().exception("loop.failed")
+            self.failure = error
+            self._on_failure()

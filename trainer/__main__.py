@@ -1,6 +1,9 @@
-"""`python -m trainer run --config trainer.toml`."""
+"""`python -m trainer`: the same as `proofpool trainer`."""
 
-from trainer.commands import app
+from __future__ import annotations
 
-if __name__ == "__main__":
-    app()
+import sys
+
+from protocol.cli import run
+
+sys.exit(run(["trainer", *sys.argv[1:]]))

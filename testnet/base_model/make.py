@@ -126,7 +126,7 @@ def train(
     for update in range(1, recipe.max_updates + 1):
         loss = completion_loss(model, list(itertools.islice(stream, recipe.batch_size)))
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
