@@ -47,19 +47,19 @@ contract Court is ReentrancyGuardTransient {
         uint32[] drawIndexes;
     }
 
-    /// Three words; the accusing seats are 32 bits each, the first in the lowest.
+    /// Packed, because every accusation pays for it; the third word stays empty in round 0.
     struct Case {
         address node;
+        uint96 heldStake;
         uint64 poolId;
+        uint96 seats; // the accusing ones, 32 bits each, the first in the lowest
+        uint40 deadline; // of the appeal, then of the jury
         CaseState state;
         uint8 reason;
-        uint8 offence;
+        uint8 offence; // how many cases stood against the node in the pool before
         uint8 numSeats;
-        uint128 heldStake;
-        uint128 heldEarnings;
-        uint192 seats;
-        uint40 deadline; // of the appeal, then of the jury
         uint8 round;
+        uint128 heldEarnings;
     }
 
     struct Appeal {
@@ -172,14 +172,14 @@ contract Court is ReentrancyGuardTransient {
         if (msg.sender != registry.ownerOf(entry.node)) revert NotAccusedProvider(msg.sender);
         if (block.timestamp >= entry.deadline) revert TooLate(entry.deadline);
         uint64 poolId = entry.poolId;
-        CaseTerms memory terms = pools.caseTerms(poolId);
+        (uint128 bond, uint32 juryPeriod) = pools.appealTerms(poolId);
         uint64 juryEpoch = ledger.epochCount(poolId);
-        uint40 juryDeadline = uint40(block.timestamp) + terms.juryPeriod;
+        uint40 juryDeadline = uint40(block.timestamp) + juryPeriod;
         entry.state = CaseState.Appealed;
         entry.deadline = juryDeadline;
-        _appeals[submissionId] = Appeal(msg.sender, juryEpoch, terms.appealBond, 0, 0);
-        emit Appealed(poolId, submissionId, msg.sender, terms.appealBond, juryEpoch, juryDeadline);
-        credits.safeTransferFrom(msg.sender, address(this), terms.appealBond);
+        _appeals[submissionId] = Appeal(msg.sender, juryEpoch, bond, 0, 0);
+        emit Appealed(poolId, submissionId, msg.sender, bond, juryEpoch, juryDeadline);
+        credits.safeTransferFrom(msg.sender, address(this), bond);
     }
 
     /// Without an appeal in time the accusation stands: the held stake is slashed, the held earnings are deducted.
@@ -325,7 +325,7 @@ contract Court is ReentrancyGuardTransient {
         (entry.seats, entry.numSeats) = (_packSeats(seats), uint8(seats.length));
         entry.deadline = uint40(block.timestamp) + terms.appealPeriod;
         // A submission that round 0 condemns was never accepted, so it never earned anything.
-        if (draw.round != 0) entry.heldEarnings = terms.maxTaskEarnings;
+        if (draw.round != 0) entry.heldEarnings = pools.maxTaskEarnings(draw.poolId);
         (entry.heldStake, entry.offence) =
             registry.holdAllotment(draw.poolId, entry.node, draw.id, terms.firstSlashBps, terms.laterSlashBps);
         _cases[draw.id] = entry;
@@ -384,16 +384,16 @@ contract Court is ReentrancyGuardTransient {
         if (entry.state != state) revert WrongState(submissionId, entry.state);
     }
 
-    function _packSeats(uint32[] memory seats) private pure returns (uint192 packed) {
+    function _packSeats(uint32[] memory seats) private pure returns (uint96 packed) {
         for (uint256 k; k < seats.length; k++) {
-            packed |= uint192(seats[k]) << uint192(32 * k);
+            packed |= uint96(seats[k]) << uint96(32 * k);
         }
     }
 
     function _unpackSeats(Case memory entry) private pure returns (uint32[] memory seats) {
         seats = new uint32[](entry.numSeats);
         for (uint256 k; k < seats.length; k++) {
-            seats[k] = uint32(entry.seats >> uint192(32 * k));
+            seats[k] = uint32(entry.seats >> uint96(32 * k));
         }
     }
 }

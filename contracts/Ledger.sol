@@ -30,11 +30,12 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
     /// A committed log head; in a ring, because nothing asks for an epoch that is long settled.
     struct Epoch {
         bytes32 root;
-        bytes32 beacon; // zero until it is stored
+        bytes32 beacon; // another epoch's until `isSealed`: writing over a word is cheaper than over zero
         uint64 size;
         uint64 previousSize;
         uint64 beaconBlock;
-        uint64 time;
+        uint40 time;
+        bool isSealed;
     }
 
     struct Version {
@@ -75,7 +76,7 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
     mapping(uint64 poolId => Totals) private _totals;
     mapping(uint64 poolId => mapping(uint64 epoch => Earnings)) private _earnings;
     mapping(uint64 poolId => mapping(address account => Account)) private _accounts;
-    /// One more than the epoch that must contain a submission that was forced in; zero for any other.
+    /// One more than the epoch by which the log must contain a submission that was forced in; zero for any other.
     mapping(uint64 poolId => mapping(bytes32 submissionId => uint64)) public forcedIntake;
 
     event EpochCommitted(uint64 indexed poolId, uint64 indexed epoch, uint64 size, bytes32 root, uint64 beaconBlock);
@@ -167,7 +168,7 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
             oldSize = last.size;
             if (size <= oldSize) revert LogMustGrow(oldSize, size);
             if (!LogProof.isConsistent(oldSize, size, last.root, root, consistencyProof)) revert LogInconsistent();
-            if (last.beacon == 0) _sealIfReady(poolId, count - 1, last);
+            if (!last.isSealed) _sealIfReady(poolId, count - 1, last);
         } else if (size == 0) {
             revert LogMustGrow(0, 0);
         }
@@ -178,25 +179,25 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
         log.epochCount = uint40(epoch + 1);
         uint64 beaconBlock = Beacon.arm();
         entry.root = root;
-        if (epoch >= RING) entry.beacon = 0;
-        (entry.size, entry.previousSize, entry.beaconBlock, entry.time) =
-            (size, oldSize, beaconBlock, uint64(block.timestamp));
+        (entry.size, entry.previousSize, entry.beaconBlock) = (size, oldSize, beaconBlock);
+        (entry.time, entry.isSealed) = (uint40(block.timestamp), false);
         emit EpochCommitted(poolId, epoch, size, root, beaconBlock);
     }
 
     /// Stores an epoch's beacon, or arms it again where its block is out of reach. Anybody may.
     function sealEpoch(uint64 poolId, uint64 epoch) external {
         Epoch storage entry = _epochOf(poolId, epoch);
-        if (entry.beacon != 0) revert AlreadySealed();
+        if (entry.isSealed) revert AlreadySealed();
         if (_sealIfReady(poolId, epoch, entry) == Beacon.Status.Pending) revert BeaconPending(entry.beaconBlock);
     }
 
-    /// A node that is refused posts its submission's id, which the epoch that is open now must contain.
+    /// A node that is refused posts its submission's id, which the log must contain by the epoch after the open one:
+    /// the open one's commit may be on its way already.
     function forceIntake(uint64 poolId, bytes32 submissionId) external {
         if (!registry.isEligible(msg.sender, poolId)) revert NotEligible(msg.sender);
         if (submissionId == 0) revert HashZero();
         if (forcedIntake[poolId][submissionId] != 0) revert AlreadyForced(submissionId);
-        uint64 epoch = _logs[poolId].epochCount;
+        uint64 epoch = _logs[poolId].epochCount + 1;
         forcedIntake[poolId][submissionId] = epoch + 1;
         emit IntakeForced(poolId, msg.sender, submissionId, epoch);
     }
@@ -300,14 +301,16 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
         return (count, entry.size, entry.root, entry.time);
     }
 
-    /// A committed epoch that is still in the ring; reverts for any other.
-    function epochOf(uint64 poolId, uint64 epoch) external view returns (Epoch memory) {
-        return _epochOf(poolId, epoch);
+    /// A committed epoch that is still in the ring, its beacon zero until it is stored; reverts for any other.
+    function epochOf(uint64 poolId, uint64 epoch) external view returns (Epoch memory entry) {
+        entry = _epochOf(poolId, epoch);
+        if (!entry.isSealed) entry.beacon = 0;
     }
 
     /// Zero until it is stored.
-    function epochBeacon(uint64 poolId, uint64 epoch) external view returns (bytes32) {
-        return _epochOf(poolId, epoch).beacon;
+    function epochBeacon(uint64 poolId, uint64 epoch) public view returns (bytes32) {
+        Epoch storage entry = _epochOf(poolId, epoch);
+        return entry.isSealed ? entry.beacon : bytes32(0);
     }
 
     /// Whether nothing that the epoch anchored can be accused, appealed or judged any more.
@@ -388,6 +391,7 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
         (status, beacon) = Beacon.read(beaconBlock);
         if (status == Beacon.Status.Ready) {
             entry.beacon = beacon;
+            entry.isSealed = true;
             emit EpochSealed(poolId, epoch, beaconBlock, beacon);
         } else if (status == Beacon.Status.Missed) {
             beaconBlock = Beacon.arm();
@@ -427,7 +431,7 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
     }
 
     function _earningsDraw(uint64 poolId, uint64 epoch, uint256 numSignatures) private view returns (Draw memory) {
-        bytes32 beacon = _epochOf(poolId, epoch).beacon;
+        bytes32 beacon = epochBeacon(poolId, epoch);
         if (beacon == 0) revert BeaconMissing(epoch);
         (uint8 quorum, uint8 drawLimit) = pools.acceptQuorumOf(poolId);
         if (numSignatures < quorum) revert QuorumMissing(numSignatures, quorum);

@@ -9,8 +9,8 @@ library PoolRules {
     uint256 private constant BPS = 10_000;
     uint256 private constant MAX_BOUNTY_BPS = 1_000;
     uint256 private constant MAX_DRAWN = 16;
-    /// A case stores its accusing seats in one word.
-    uint256 private constant MAX_SLASH_QUORUM = 6;
+    /// A case stores this many accusing seats.
+    uint256 private constant MAX_SLASH_QUORUM = 3;
     /// Reason codes below this never cost stake (protocol/reasons.py).
     uint256 private constant FIRST_SLASHABLE_CODE = 64;
     /// Share of the unbonding time that is kept as slack.

@@ -282,12 +282,11 @@ contract Pools is ReentrancyGuardTransient {
         return (config.acceptQuorum, config.drawLimit);
     }
 
+    /// Three words of storage, because every accusation pays for it. Zero for a pool that doesn't exist.
     function caseTerms(uint64 poolId) external view returns (CaseTerms memory terms) {
-        Pool storage pool = _existing(poolId);
-        PoolConfig storage config = pool.config;
+        PoolConfig storage config = _pools[poolId].config;
         terms.accusePeriod = config.judgePeriod + config.challengeWindow;
         terms.appealPeriod = config.appealPeriod;
-        terms.juryPeriod = config.juryPeriod;
         terms.slashQuorum = config.slashQuorum;
         terms.drawLimit = config.drawLimit;
         terms.reauditBps = config.reauditBps;
@@ -295,11 +294,19 @@ contract Pools is ReentrancyGuardTransient {
         terms.laterSlashBps = config.laterSlashBps;
         terms.bountyBps = config.bountyBps;
         terms.bountyCap = config.bountyCap;
-        terms.appealBond = config.appealBond;
         terms.slashableMask = config.slashableMask;
-        // The submission may have been leased at either price.
-        uint128 price = uint128(Math.max(config.price, _nextIsEffective(pool) ? pool.next.price : 0));
-        terms.maxTaskEarnings = price * config.maxUnits;
+    }
+
+    function appealTerms(uint64 poolId) external view returns (uint128 bond, uint32 juryPeriod) {
+        PoolConfig storage config = _pools[poolId].config;
+        return (config.appealBond, config.juryPeriod);
+    }
+
+    /// The most that one submission can have earned, at whichever price it may have been leased.
+    function maxTaskEarnings(uint64 poolId) external view returns (uint128) {
+        Pool storage pool = _existing(poolId);
+        uint128 price = uint128(Math.max(pool.config.price, _nextIsEffective(pool) ? pool.next.price : 0));
+        return price * pool.config.maxUnits;
     }
 
     // --- inside ---

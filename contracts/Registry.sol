@@ -265,12 +265,12 @@ contract Registry is SigningDomain, Nonces, ReentrancyGuardTransient {
         bytes32 submissionId,
         uint16 firstSlashBps,
         uint16 laterSlashBps
-    ) external onlyCourt returns (uint128 amount, uint8 offence) {
+    ) external onlyCourt returns (uint96 amount, uint8 offence) {
         Allotment storage entry = _allotments[node][poolId];
         offence = uint8(Math.min(uint256(entry.numUpheld) + entry.numOpen, type(uint8).max));
         uint256 total = uint256(entry.amount) + entry.unbonding;
         uint256 share = total * _slashBps(offence, firstSlashBps, laterSlashBps) / BPS;
-        amount = uint128(Math.min(share, total - entry.held));
+        amount = uint96(Math.min(Math.min(share, total - entry.held), type(uint96).max));
         entry.held += amount;
         entry.numOpen++;
         emit AllotmentHeld(poolId, node, submissionId, amount);

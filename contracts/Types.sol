@@ -51,7 +51,6 @@ enum Role {
 struct CaseTerms {
     uint32 accusePeriod; // after the epoch's commit: judge period and challenge window
     uint32 appealPeriod;
-    uint32 juryPeriod;
     uint8 slashQuorum;
     uint8 drawLimit;
     uint16 reauditBps;
@@ -59,8 +58,6 @@ struct CaseTerms {
     uint16 laterSlashBps;
     uint16 bountyBps;
     uint128 bountyCap;
-    uint128 appealBond;
-    uint128 maxTaskEarnings; // the most that one submission can have earned
     uint256 slashableMask;
 }
 

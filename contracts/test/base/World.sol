@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Credits} from "../../Credits.sol";
+import {Ledger} from "../../Ledger.sol";
+import {LogProof} from "../../LogProof.sol";
+import {Messages, Submission, Verdict, EarningsAttestation} from "../../Messages.sol";
+import {Pools} from "../../Pools.sol";
+import {Registry} from "../../Registry.sol";
+import {Court} from "../../Court.sol";
+import {PoolConfig} from "../../Types.sol";
+import {LogTree} from "./LogTree.sol";
+import {Test} from "./Test.sol";
+
+/// All five contracts, one funded pool, a provider with two nodes, and three validators; and the log that its
+/// coordinator keeps. Private keys are small numbers.
+abstract contract World is Test {
+    uint256 internal constant PROVIDER = 101;
+    uint256 internal constant NODE = 201;
+    uint256 internal constant OTHER_NODE = 202;
+    uint256 internal constant FIRST_VALIDATOR = 301;
+    uint256 internal constant NUM_VALIDATORS = 3;
+    uint64 internal constant UNBONDING = 120;
+    bytes32 internal constant SALT = "deployment";
+    bytes32 internal constant RULES = "rules";
+
+    address internal creator = vm.addr(1);
+    address internal coordinator = vm.addr(2);
+    address internal trainer = vm.addr(3);
+    address internal stranger = vm.addr(4);
+    address internal provider = vm.addr(PROVIDER);
+    address internal node = vm.addr(NODE);
+    address internal otherNode = vm.addr(OTHER_NODE);
+
+    Credits internal credits;
+    Registry internal registry;
+    Pools internal pools;
+    Ledger internal ledger;
+    Court internal court;
+    uint64 internal poolId;
+    bytes32[] internal leaves;
+
+    function setUp() public virtual {
+        vm.warp(1_700_000_000);
+        mine(10);
+        _deploy();
+        vm.prank(creator);
+        poolId = pools.createPool(config());
+        give(creator, address(pools), 1_000 ether);
+        vm.prank(creator);
+        pools.fund(poolId, 1_000 ether);
+        _enrol();
+        for (uint256 i; i < NUM_VALIDATORS; i++) {
+            bondSeat(FIRST_VALIDATOR + i);
+        }
+    }
+
+    // --- the pool ---
+
+    function config() internal view virtual returns (PoolConfig memory c) {
+        (c.modelHash, c.environmentHash, c.rulesHash) = ("model", "environment", RULES);
+        c.slashableMask = (1 << 64) | (1 << 65) | (1 << 66);
+        (c.price, c.verifyPrice, c.maxUnits) = (0.001 ether, 0.0001 ether, 1_000);
+        (c.minAllotment, c.seatBond, c.appealBond, c.challengeBond) = (100 ether, 50 ether, 5 ether, 5 ether);
+        (c.epochMax, c.judgePeriod, c.challengeWindow, c.appealPeriod, c.juryPeriod) = (5, 40, 15, 15, 10);
+        (c.retention, c.leaseMax, c.coordinatorTimeout, c.confirmations) = (120, 60, 60, 1);
+        (c.acceptQuorum, c.slashQuorum, c.jurySize, c.drawLimit) = (1, 2, 3, 4);
+        (c.firstSlashBps, c.laterSlashBps, c.bountyBps, c.reauditBps) = (1_000, 10_000, 1_000, 10_000);
+        (c.bountyCap, c.maxAsync) = (100 ether, 2);
+        (c.coordinator, c.trainer) = (coordinator, trainer);
+    }
+
+    // --- people ---
+
+    /// `amount` new credits for `owner`, which `spender` may take.
+    function give(address owner, address spender, uint256 amount) internal {
+        vm.prank(creator);
+        credits.mint(owner, amount);
+        vm.prank(owner);
+        credits.approve(spender, amount);
+    }
+
+    function stake(address owner, uint256 amount) internal {
+        give(owner, address(registry), amount);
+        vm.prank(owner);
+        registry.stake(amount);
+    }
+
+    function addNode(address owner, uint256 nodeKey) internal {
+        uint256 nonce = registry.nonces(vm.addr(nodeKey));
+        bytes memory signature = signAuthorization(nodeKey, owner, nonce, uint64(block.timestamp));
+        vm.prank(owner);
+        registry.addNode(vm.addr(nodeKey), nonce, uint64(block.timestamp), signature);
+    }
+
+    function signAuthorization(uint256 nodeKey, address owner, uint256 nonce, uint64 deadline)
+        internal
+        view
+        returns (bytes memory)
+    {
+        bytes32 domain = registry.domainSeparator();
+        return sign(nodeKey, Messages.nodeAuthorization(domain, owner, vm.addr(nodeKey), nonce, deadline));
+    }
+
+    function bondSeat(uint256 validatorKey) internal returns (uint32 seat) {
+        stake(vm.addr(validatorKey), 50 ether);
+        vm.prank(vm.addr(validatorKey));
+        return registry.bondSeat(poolId);
+    }
+
+    function sign(uint256 key, bytes32 digest) internal pure returns (bytes memory) {
+        (uint8 v, bytes32 r, bytes32 s) = vm.sign(key, digest);
+        return abi.encodePacked(r, s, v);
+    }
+
+    // --- time ---
+
+    /// `blocks` blocks of a second each, with hashes.
+    function mine(uint256 blocks) internal {
+        for (uint256 i; i < blocks; i++) {
+            vm.setBlockhash(block.number, keccak256(abi.encode("block", block.number)));
+            vm.roll(block.number + 1);
+        }
+        vm.warp(block.timestamp + blocks);
+    }
+
+    function pass(uint256 time) internal {
+        vm.warp(block.timestamp + time);
+    }
+
+    // --- the log ---
+
+    function receivedDocument(bytes32 submissionId) internal pure returns (bytes memory) {
+        return abi.encodePacked(
+            '{"data":{"node":"0x00","num_bytes":1234},"index":7,"schema_version":1,"subject":"',
+            submissionId,
+            '","time":1700000000,"type":"submission.received"}'
+        );
+    }
+
+    function append(bytes32 subject, bytes memory document) internal returns (uint64 index) {
+        leaves.push(LogProof.leafHash(subject, sha256(document)));
+        return uint64(leaves.length - 1);
+    }
+
+    /// Commits everything that was logged, and the epoch's own leaf.
+    function commit() internal returns (uint64 epoch) {
+        append(0, "epoch.closed");
+        epoch = ledger.epochCount(poolId);
+        (, uint64 oldSize,,) = ledger.head(poolId);
+        bytes32[] memory proof = oldSize == 0
+            ? new bytes32[](0)
+            : LogTree.consistency(leaves, oldSize, leaves.length);
+        bytes32 root = LogTree.root(leaves, 0, leaves.length);
+        vm.prank(coordinator);
+        ledger.commitEpoch(poolId, epoch, uint64(leaves.length), root, proof);
+    }
+
+    /// Commits, waits for the beacon and stores it.
+    function commitAndSeal() internal returns (uint64 epoch) {
+        epoch = commit();
+        mine(3);
+        ledger.sealEpoch(poolId, epoch);
+    }
+
+    /// The raw draws of the first `count` eligible seats, by the plain reading of the rule.
+    function drawIndexes(uint64 epoch, bytes32 id, uint32 round, uint256 count, address excluded)
+        internal
+        view
+        returns (uint32[] memory indexes)
+    {
+        indexes = new uint32[](count);
+        address[] memory seen = new address[](count);
+        uint256 found;
+        for (uint32 i; found < count; i++) {
+            address validator = _activeValidatorAt(epoch, id, round, i);
+            if (validator == address(0) || validator == excluded || _contains(seen, validator)) continue;
+            (indexes[found], seen[found]) = (i, validator);
+            found++;
+        }
+    }
+
+    function seatAt(uint64 epoch, bytes32 id, uint32 round, uint32 index)
+        internal
+        view
+        returns (uint32 seat, uint256 validatorKey)
+    {
+        seat = registry.drawSeat(poolId, ledger.epochBeacon(poolId, epoch), id, round, index, epoch);
+        (address validator,,,,) = registry.seatOf(poolId, seat);
+        validatorKey = FIRST_VALIDATOR;
+        while (vm.addr(validatorKey) != validator) validatorKey++;
+    }
+
+    function _activeValidatorAt(uint64 epoch, bytes32 id, uint32 round, uint32 index)
+        private
+        view
+        returns (address validator)
+    {
+        uint32 seat = registry.drawSeat(poolId, ledger.epochBeacon(poolId, epoch), id, round, index, epoch);
+        if (!registry.seatIsActive(poolId, seat, epoch)) return address(0);
+        (validator,,,,) = registry.seatOf(poolId, seat);
+    }
+
+    function _contains(address[] memory list, address wanted) private pure returns (bool) {
+        for (uint256 i; i < list.length; i++) {
+            if (list[i] == wanted) return true;
+        }
+        return false;
+    }
+
+    // --- inside ---
+
+    function _deploy() private {
+        uint256 nonce = vm.getNonce(address(this));
+        address[5] memory where;
+        for (uint256 i; i < 5; i++) {
+            where[i] = vm.computeCreateAddress(address(this), nonce + i);
+        }
+        credits = new Credits(creator);
+        registry = new Registry(Credits(where[0]), Pools(where[2]), Ledger(where[3]), where[4], UNBONDING, SALT);
+        pools = new Pools(where[0], Registry(where[1]), Ledger(where[3]));
+        ledger = new Ledger(Pools(where[2]), Registry(where[1]), where[4], SALT);
+        court = new Court(credits, registry, pools, ledger);
+        assertEq(address(court), where[4], "the court's address");
+    }
+
+    function _enrol() private {
+        stake(provider, 1_000 ether);
+        addNode(provider, NODE);
+        addNode(provider, OTHER_NODE);
+        vm.startPrank(provider);
+        registry.allot(node, poolId, 200 ether);
+        registry.allot(otherNode, poolId, 300 ether);
+        vm.stopPrank();
+    }
+}
