@@ -36,7 +36,7 @@ class Findings:
 
     @property
     def passed(self) -> bool:
-        return all(report.passed for report in self.reports)
+        return all(report.exit_code == 0 for report in self.reports)
 
 
 def close(run: Run, clock: Clock) -> Findings:

@@ -13,26 +13,19 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
 
 from protocol.api import BatchOffer
 from protocol.client import CoordinatorClient
 from protocol.clock import Clock
-from protocol.errors import Unreachable
 from protocol.rules import Rules
 from protocol.telemetry import get_logger
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import Checkpoint, CheckpointStore
 from trainer.learner import Learner, StepFigures
 from trainer.samples import read_batch
-
-REPORT_WAIT_SECONDS = 30.0
-
-T = TypeVar("T")
+from trainer.waiting import Waiting
 
 
 class Trainer:
@@ -48,7 +41,7 @@ class Trainer:
         base_model: Path,
         metrics_file: Path,
         clock: Clock,
-        poll_seconds: float = 0.5,
+        waiting: Waiting,
     ) -> None:
         self.learner = learner
         self.checkpoints = checkpoints
@@ -58,16 +51,14 @@ class Trainer:
         self.base_model = base_model
         self.metrics_file = metrics_file
         self.clock = clock
-        self.poll_seconds = poll_seconds
+        self.waiting = waiting
 
-    def run(self, stop: threading.Event, num_steps: int | None = None) -> None:
-        """Train until `stop` is set or policy version `num_steps` is out."""
+    def run(self, num_steps: int | None = None) -> None:
+        """Train until stopped or policy version `num_steps` is out."""
         checkpoint = self.resume()
-        while not stop.is_set():
-            if not self.broadcast(checkpoint, stop) or checkpoint.policy_version == num_steps:
-                return
+        while self.broadcast(checkpoint) and checkpoint.policy_version != num_steps:
             waiting_since = self.clock.now()
-            if (offer := self.wait_for_batch(checkpoint.policy_version + 1, stop)) is None:
+            if (offer := self.wait_for_batch(checkpoint.policy_version + 1)) is None:
                 return
             waited = self.clock.now() - waiting_since
             figures = self.learn(offer, checkpoint.policy_version)
@@ -83,7 +74,7 @@ class Trainer:
         get_logger().info("trainer.resumed", policy_version=checkpoint.policy_version)
         return checkpoint
 
-    def broadcast(self, checkpoint: Checkpoint, stop: threading.Event) -> bool:
+    def broadcast(self, checkpoint: Checkpoint) -> bool:
         """Publish the version, then let go of the batch that made it; False if stopped before."""
 
         def publish() -> bool:
@@ -92,11 +83,11 @@ class Trainer:
                 self.coordinator.acknowledge_batch(checkpoint.batch_number)
             return True
 
-        return bool(self._patiently("the coordinator and the chain", publish, stop))
+        return bool(self.waiting.until("the coordinator and the chain", publish))
 
-    def wait_for_batch(self, step: int, stop: threading.Event) -> BatchOffer | None:
+    def wait_for_batch(self, step: int) -> BatchOffer | None:
         """The batch of this step, as soon as there are enough accepted groups; None if stopped before."""
-        return self._patiently(f"the batch of step {step}", lambda: self.coordinator.lease_batch(step), stop)
+        return self.waiting.until(f"the batch of step {step}", lambda: self.coordinator.lease_batch(step))
 
     def learn(self, offer: BatchOffer, policy_version: int) -> StepFigures:
         samples = read_batch(offer, self.coordinator.batch_file(offer.number), self.rules)
@@ -114,18 +105,3 @@ class Trainer:
             file.flush()
             os.fsync(file.fileno())
         get_logger().info("step.done", **line)
-
-    def _patiently(self, what: str, attempt: Callable[[], T | None], stop: threading.Event) -> T | None:
-        """Repeat `attempt` until it gives something; says what is waited for. Others' outages are waited out."""
-        since = reported = self.clock.now()
-        while not stop.is_set():
-            try:
-                if (found := attempt()) is not None:
-                    return found
-            except Unreachable as error:
-                get_logger().warning("trainer.unreachable", error=str(error))
-            if self.clock.now() - reported >= REPORT_WAIT_SECONDS:
-                reported = self.clock.now()
-                get_logger().info("trainer.waiting", for_what=what, seconds=round(reported - since))
-            self.clock.wait(stop, self.poll_seconds)
-        return None

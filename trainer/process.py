@@ -18,17 +18,18 @@ from protocol.chain.pool import ChainPool
 from protocol.client import CoordinatorClient
 from protocol.clock import Clock, SystemClock
 from protocol.config import load_config, write_resolved
-from protocol.errors import CoordinatorUnreachable, NotEligible
+from protocol.errors import NotEligible
 from protocol.forward import CausalLM
 from protocol.http import RequestSigner
 from protocol.keystore import load_signer
 from protocol.signing import Signer
-from protocol.telemetry import configure_logging, get_logger
+from protocol.telemetry import configure_logging
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
 from trainer.learner import Learner
 from trainer.loop import Trainer
+from trainer.waiting import Waiting
 
 
 def run_trainer(file: Path | None, num_steps: int | None) -> None:
@@ -41,7 +42,7 @@ def run_trainer(file: Path | None, num_steps: int | None) -> None:
     stop = _stop_on_signal()
     trainer = build_trainer(config, SystemClock(), stop)
     if trainer is not None:
-        trainer.run(stop, config.num_steps)
+        trainer.run(config.num_steps)
 
 
 def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) -> Trainer | None:
@@ -54,9 +55,10 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) ->
     pool = ChainPool(contracts, config.pool_id, lane=Lane(contracts.client, signer, clock))
     _check_role(pool, signer)
     coordinator = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
-    if not _wait_for(coordinator, clock, stop, config.poll_seconds):
+    waiting = Waiting(clock, stop, config.poll_seconds)
+    rules = waiting.until("the coordinator", lambda: coordinator.rules(coordinator.pool().rules_hash))
+    if rules is None:
         return None
-    rules = coordinator.rules(coordinator.pool().rules_hash)
     learner = Learner(CausalLM.load(config.base_model), config.recipe, rules.sampling.temperature, rules.group_size)
     return Trainer(
         learner,
@@ -67,7 +69,7 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) ->
         config.base_model,
         config.data_dir / "metrics.jsonl",
         clock,
-        config.poll_seconds,
+        waiting,
     )
 
 
@@ -79,19 +81,6 @@ def _check_role(pool: ChainPool, signer: Signer) -> None:
             f"{signer.address}, the pool names {expected}",
             "use the keystore of the address that the pool was created with",
         )
-
-
-def _wait_for(coordinator: CoordinatorClient, clock: Clock, stop: threading.Event, poll_seconds: float) -> bool:
-    """Whether the coordinator answered before `stop`."""
-    while not stop.is_set():
-        try:
-            coordinator.pool()
-        except CoordinatorUnreachable as error:
-            get_logger().info("trainer.waiting", for_what="the coordinator", detail=error.why)
-            clock.wait(stop, poll_seconds)
-        else:
-            return True
-    return False
 
 
 def _stop_on_signal() -> threading.Event:

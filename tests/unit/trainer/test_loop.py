@@ -22,6 +22,7 @@ from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
 from trainer.learner import Learner, RecipeConfig
 from trainer.loop import Trainer
+from trainer.waiting import Waiting
 
 Offer = tuple[BatchOffer, bytes]
 
@@ -83,10 +84,11 @@ def world(make_offer: Callable[..., Offer]) -> World:
 @pytest.fixture
 def start(
     world: World, make_model: Callable[[], CausalLM], rules: Rules, domain: SigningDomain, tmp_path: Path
-) -> Callable[[], Trainer]:
+) -> Callable[..., Trainer]:
     """A new trainer process over the same folders."""
 
-    def make() -> Trainer:
+    def make(stop: threading.Event | None = None) -> Trainer:
+        stop = stop or threading.Event()
         recipe = RecipeConfig(learning_rate=1e-2, optimizer_steps=1, warmup_steps=0)
         coordinator = CoordinatorClient("http://coordinator", transport=httpx.MockTransport(world.answer))
         return Trainer(
@@ -98,16 +100,16 @@ def start(
             tmp_path,
             tmp_path / "metrics.jsonl",
             SystemClock(),
-            poll_seconds=0.001,
+            Waiting(SystemClock(), stop, poll_seconds=0.001),
         )
 
     return make
 
 
 def test_a_run_publishes_each_version_once_and_consumes_each_batch(
-    world: World, start: Callable[[], Trainer], tmp_path: Path
+    world: World, start: Callable[..., Trainer], tmp_path: Path
 ) -> None:
-    start().run(threading.Event(), num_steps=3)
+    start().run(num_steps=3)
     assert sorted(world.manifests) == [0, 1, 2, 3]
     assert world.announced == world.manifests
     assert len(set(world.manifests.values())) == 4
@@ -116,44 +118,44 @@ def test_a_run_publishes_each_version_once_and_consumes_each_batch(
     assert [line["step"] for line in metrics] == [1, 2, 3]
 
 
-def test_kills_at_many_calls_lose_and_double_nothing(world: World, start: Callable[[], Trainer]) -> None:
+def test_kills_at_many_calls_lose_and_double_nothing(world: World, start: Callable[..., Trainer]) -> None:
     for calls_to_live in (0, 1, 2, 3, 4, 5, 6, 3, 2, 5, 1, 4):
         world.kill_at = len(world.calls) + calls_to_live
         try:
-            start().run(threading.Event(), num_steps=3)
+            start().run(num_steps=3)
         except Killed:
             continue
     world.kill_at = None
-    start().run(threading.Event(), num_steps=3)
+    start().run(num_steps=3)
     assert sorted(world.manifests) == [0, 1, 2, 3]
     assert set(world.consumed) == {1, 2, 3}
 
 
 def test_the_weights_after_a_kill_are_those_of_an_undisturbed_run(
-    world: World, start: Callable[[], Trainer], make_offer: Callable[..., Offer], tmp_path: Path
+    world: World, start: Callable[..., Trainer], make_offer: Callable[..., Offer], tmp_path: Path
 ) -> None:
     world.kill_at = 9
     with pytest.raises(Killed):
-        start().run(threading.Event(), num_steps=3)
-    start().run(threading.Event(), num_steps=3)
+        start().run(num_steps=3)
+    start().run(num_steps=3)
     killed = dict(world.manifests)
     for folder in ("checkpoints", "origin"):
         (tmp_path / folder).rename(tmp_path / f"killed-{folder}")
     world.manifests.clear()
-    start().run(threading.Event(), num_steps=3)
+    start().run(num_steps=3)
     assert world.manifests == killed
 
 
 def test_a_version_that_is_on_chain_with_other_content_stops_the_trainer(
-    world: World, start: Callable[[], Trainer]
+    world: World, start: Callable[..., Trainer]
 ) -> None:
     world.manifests[0] = "0x" + "99" * 32
     with pytest.raises(ProofpoolError, match="another manifest"):
-        start().run(threading.Event(), num_steps=1)
+        start().run(num_steps=1)
 
 
 def test_an_outage_of_the_coordinator_is_waited_out(
-    world: World, start: Callable[[], Trainer], monkeypatch: pytest.MonkeyPatch
+    world: World, start: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = iter([True, True, True])
     answer = world.answer
@@ -164,12 +166,12 @@ def test_an_outage_of_the_coordinator_is_waited_out(
         return answer(request)
 
     monkeypatch.setattr(world, "answer", sometimes)
-    start().run(threading.Event(), num_steps=1)
+    start().run(num_steps=1)
     assert world.consumed == [1]
 
 
 def test_a_stop_while_waiting_ends_the_loop(
-    world: World, start: Callable[[], Trainer], monkeypatch: pytest.MonkeyPatch
+    world: World, start: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop = threading.Event()
 
@@ -179,6 +181,6 @@ def test_a_stop_while_waiting_ends_the_loop(
         return httpx.Response(204)
 
     monkeypatch.setattr(world, "answer", nothing_yet)
-    start().run(stop, num_steps=5)
+    start(stop).run(num_steps=5)
     assert world.consumed == []
     assert sorted(world.manifests) == [0]

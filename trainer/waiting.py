@@ -1,0 +1,45 @@
+"""Waiting for what others must do first: patiently, and never in silence.
+
+In: an attempt that gives None or raises Unreachable while it is too early. Out: what it gives in the end,
+or None if stopped before. A line in the log when the wait begins, and every 30 s.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from protocol.clock import Clock
+from protocol.errors import Unreachable
+from protocol.telemetry import get_logger
+
+REPORT_SECONDS = 30.0
+
+T = TypeVar("T")
+
+
+class Waiting:
+    """Example: `waiting.until("the batch of step 3", lambda: client.lease_batch(3))`."""
+
+    def __init__(self, clock: Clock, stop: threading.Event, poll_seconds: float) -> None:
+        self.clock = clock
+        self.stop = stop
+        self.poll_seconds = poll_seconds
+
+    def until(self, what: str, attempt: Callable[[], T | None]) -> T | None:
+        """Repeat `attempt` until it gives something; outages of others are waited out."""
+        since, reported = self.clock.now(), -REPORT_SECONDS
+        while not self.stop.is_set():
+            detail = ""
+            try:
+                if (found := attempt()) is not None:
+                    return found
+            except Unreachable as error:
+                detail = str(error)
+            now = self.clock.now()
+            if now - reported >= REPORT_SECONDS:
+                reported = now
+                get_logger().info("waiting", awaited=what, since_seconds=round(now - since, 1), why=detail)
+            self.clock.wait(self.stop, self.poll_seconds)
+        return None
