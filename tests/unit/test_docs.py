@@ -24,6 +24,8 @@ PRODUCT = ("contracts", "protocol", "coordinator", "worker", "verifier", "traine
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"\bproofpool ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)?)")
 SETTLED_OR_NOT = (Standing.RECEIVED, Standing.ACCEPTED, Standing.REJECTED, Standing.DISPUTED)
+LEVELS = ("debug", "info", "warning", "error", "exception")
+LOGGERS = ("get_logger()", "log")
 TEST = re.compile(r"(?:def|function) (test\w+)\(")
 EVENT = re.compile(r"(task|submission|draw|verdict|batch|group|weights|epoch|earnings|chain)\.[a-z_]+")
 
@@ -94,6 +96,14 @@ def test_each_setting_is_in_its_page() -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("role", ["coordinator", "worker", "verifier", "trainer"])
+def test_each_line_that_a_role_logs_is_explained_in_its_page(role: str) -> None:
+    page = (ROOT / "docs" / f"{role}.md").read_text()
+    logged = {name for file in _sources(role) for name in _logged(file)}
+    assert logged
+    assert sorted(name for name in logged if f"`{name}`" not in page) == []
+
+
 @pytest.mark.parametrize("page", READ_BY_USERS, ids=lambda page: page.name)
 def test_each_link_leads_somewhere(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text()) if not _resolves(page, link)]
@@ -139,6 +149,16 @@ def _texts(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
+
+
+def _logged(file: Path) -> Iterator[str]:
+    """Names of the log lines that a source file writes."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+            continue
+        logger, name = ast.unparse(node.func.value), node.args[0]
+        if node.func.attr in LEVELS and logger in LOGGERS and isinstance(name, ast.Constant):
+            yield str(name.value)
 
 
 def _resolves(page: Path, link: str) -> bool:
