@@ -25,7 +25,9 @@ SETTINGS = {
     "recipe of the trainer": ("trainer/learner.py", "RecipeConfig"),
     "clip of the trainer": ("trainer/loss.py", "ClipConfig"),
     "settings of the coordinator": ("coordinator/config.py", "CoordinatorConfig"),
+    "settings of the testnet": ("testnet/plan.py", "Plan"),
 }
+SUMMARY = ("testnet/summary.py", "Summary")
 COMMON = {
     "coordinator_url": "Where the coordinator answers, such as `http://127.0.0.1:8700`.",
     "chain_url": "JSON-RPC endpoint of a node of the pool's chain.",
@@ -50,6 +52,46 @@ COMMON = {
     "delta": "The most that a ratio counts where the advantage is negative.",
 }
 """Meanings of settings that explain themselves in the code."""
+
+OWN = {
+    "Plan": {
+        "seed": "Keys follow from it, and the salt of the deployment together with the chain's head.",
+        "num_steps": "Policy versions to train.",
+        "num_workers": "Honest workers.",
+        "cheats": "A worker for each.",
+        "chain_url": "A node to use instead of starting one.",
+        "base_model": "Hugging Face folder of policy version 0.",
+        "max_async": "How many versions behind a rollout may be.",
+        "groups_per_step": "Groups with variance that make a batch.",
+        "recipe": "The trainer's `[recipe]`.",
+        "timeout_seconds": "The run ends with an error after this long.",
+    },
+    "Summary": {
+        "schema_version": "Of this document.",
+        "seed": "As given.",
+        "steps": "Optimizer steps taken.",
+        "chain": "Which node served: anvil, the embedded one, or an external one.",
+        "accepted": "Submissions, all workers.",
+        "rejected": "Submissions, all workers.",
+        "rejected_by_reason": "Counts by reason.",
+        "honest_rejected": "Rejected submissions of honest workers; must be 0.",
+        "expired": "Leases that ended without a submission.",
+        "slashed": "Addresses of slashed providers.",
+        "cheaters": "Addresses of the providers of cheating workers.",
+        "reward_first": "Pass rate of version 0 on 1,024 held-back problems, 0 to 1.",
+        "reward_last": "The same of the last version.",
+        "policy_version": "The newest that was published.",
+        "ledger_root": "Root of the newest log head on chain.",
+        "credits_paid_wei": "Claimed from the pool, base units.",
+        "credits_owed_wei": "Earned and not claimed, base units.",
+        "audit": "`ok` or `failed`: `audit verify` on the first accepted and each slashed submission, and `audit money`.",
+        "audited": "What was audited.",
+        "first_accept_seconds": "From the start to the first accepted submission.",
+        "wall_seconds": "Of the whole run.",
+        "run_dir": "The run folder.",
+    },
+}
+"""Meanings that differ from those of the same name elsewhere, by class."""
 
 SIGNERS = {
     "NodeAuthorization": ("the node", "Registry"),
@@ -103,7 +145,7 @@ def settings(file: Path, class_name: str) -> Iterator[Setting]:
     for node, after in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             name = node.target.id
-            meaning = _text_of(after) or COMMON[name]
+            meaning = _text_of(after) or OWN.get(class_name, COMMON)[name]
             yield Setting(name, ast.unparse(node.annotation), _default(node.value), meaning)
 
 
@@ -119,6 +161,13 @@ def _default(value: ast.expr | None) -> str | None:
         named = {keyword.arg: ast.unparse(keyword.value) for keyword in value.keywords}
         return named.get("default", named.get("default_factory"))
     return None if value is None else ast.unparse(value)
+
+
+def summary_table() -> str:
+    lines = ["| field | type | meaning |", "|---|---|---|"]
+    for one in settings(ROOT / SUMMARY[0], SUMMARY[1]):
+        lines.append(f"| `{one.name}` | `{one.kind.replace('|', chr(92) + '|')}` | {one.meaning} |")
+    return "\n".join(lines)
 
 
 def reasons_table() -> str:
@@ -173,4 +222,5 @@ PARTS: dict[str, Callable[[], str]] = {
     "reasons": reasons_table,
     "messages": messages,
     "exit codes": exit_codes,
+    "summary of the testnet": summary_table,
 }

@@ -27,6 +27,8 @@ SETTLED_OR_NOT = (Standing.RECEIVED, Standing.ACCEPTED, Standing.REJECTED, Stand
 LEVELS = ("debug", "info", "warning", "error", "exception")
 LOGGERS = ("get_logger()", "log")
 TEST = re.compile(r"(?:def|function) (test\w+)\(")
+CALL = re.compile(r"\bproofpool ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)?)([^`#]*)")
+FLAG = re.compile(r"(?<= )--[a-z][a-z-]*")
 EVENT = re.compile(r"(task|submission|draw|verdict|batch|group|weights|epoch|earnings|chain)\.[a-z_]+")
 
 
@@ -116,6 +118,18 @@ def test_each_command_exists(page: Path) -> None:
     assert sorted(words for words in named if not _is_command(words)) == []
 
 
+@pytest.mark.parametrize("page", READ_BY_USERS, ids=lambda page: page.name)
+def test_each_flag_of_a_command_exists(page: Path) -> None:
+    missing = [
+        (words, flag)
+        for code in _code(page.read_text())
+        for words, rest in CALL.findall(code)
+        for flag in FLAG.findall(rest)
+        if flag not in _flags(words)
+    ]
+    assert missing == []
+
+
 def test_each_test_that_the_threat_model_names_exists() -> None:
     page = (ROOT / "docs" / "security.md").read_text()
     suites = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "contracts" / "test").rglob("*.sol")]
@@ -129,6 +143,8 @@ def test_what_is_no_link_and_no_command_is_found() -> None:
     assert not _is_command("doctors")
     assert not _is_command("shardcast fly")
     assert _is_command("shardcast serve")
+    assert "--port" in _flags("shardcast serve")
+    assert "--fly" not in _flags("shardcast serve")
 
 
 def _settings() -> Iterator[tuple[str, list[str]]]:
@@ -179,6 +195,14 @@ def _code(text: str) -> list[str]:
     """Code spans, and lines of code blocks."""
     spans = re.findall(r"`([^`\n]+)`", text)
     return spans + [line for line in text.splitlines() if line.startswith("    ")]
+
+
+def _flags(words: str) -> set[str]:
+    """The options of a command, `--help` among them."""
+    name, _, child = words.partition(" ")
+    command = load_command(name)
+    command = getattr(command, "commands", {}).get(child, command)
+    return {option for parameter in command.params for option in parameter.opts} | {"--help"}
 
 
 def _is_command(words: str) -> bool:
