@@ -84,7 +84,7 @@ OWN = {
         "ledger_root": "Root of the newest log head on chain.",
         "credits_paid_wei": "Claimed from the pool, base units.",
         "credits_owed_wei": "Earned and not claimed, base units.",
-        "audit": "`ok` or `failed`: `audit verify` on the first accepted and each slashed submission, and `audit money`.",
+        "audit": "`ok` or `failed`: `audit verify` of the first accepted and each slashed submission, `audit money`.",
         "audited": "What was audited.",
         "first_accept_seconds": "From the start to the first accepted submission.",
         "wall_seconds": "Of the whole run.",
