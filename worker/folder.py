@@ -10,6 +10,7 @@ In: `data_dir`. Out: `WorkerFolder` with leases and outbox open. Raises ConfigEr
 from __future__ import annotations
 
 import fcntl
+from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.canonical import canonical_json
@@ -31,6 +32,14 @@ class WorkerFolder:
         self.weights = folder / "weights"
         self.leases = Leases(folder / "leases", domain)
         self.outbox = Outbox(folder / "outbox", give_up_seconds)
+        self.leases.recover()
+        self.outbox.recover()
+
+    def __enter__(self) -> WorkerFolder:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Let another process use the folder."""
@@ -58,3 +67,19 @@ class WorkerFolder:
                 f"{path}: {path.read_text()}",
                 "give this worker a data_dir of its own",
             )
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What lies in a data folder, counted from outside while a worker may be using it."""
+
+    num_leases: int
+    num_pending: int
+    policy_versions: tuple[int, ...]
+
+
+def contents(folder: Path) -> Contents:
+    """Changes nothing, and is right for the moment only."""
+    entries = [path for path in (folder / "outbox").glob("0x*.json") if not path.name.endswith(".answer.json")]
+    versions = sorted(int(path.name[1:]) for path in (folder / "weights").glob("v*") if path.name[1:].isdigit())
+    return Contents(len(list((folder / "leases").glob("0x*.json"))), len(entries), tuple(versions))

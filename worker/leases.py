@@ -20,7 +20,10 @@ class Leases:
         self._folder = folder
         self._domain = domain
         folder.mkdir(parents=True, exist_ok=True)
-        for leftover in folder.glob(".*"):
+
+    def recover(self) -> None:
+        """Drop what a kill left half written. Only for the process that holds the data folder."""
+        for leftover in self._folder.glob(".*"):
             leftover.unlink()
 
     def remember(self, task: Signed[Task]) -> None:

@@ -23,6 +23,7 @@ from protocol.errors import NotEligible, Rejected, Unreachable, VerificationFail
 from protocol.rollouts import Rollout
 from protocol.telemetry import get_logger
 from protocol.wire import Signed, Task
+from worker.config import WorkerConfig
 from worker.engine.base import Completion, Engine
 from worker.folder import WorkerFolder
 from worker.membership import Membership
@@ -67,6 +68,13 @@ class Worker:
         self._loaded_version: int | None = None
         self._checked_version: int | None = None
 
+    @classmethod
+    def make_engine(cls, config: WorkerConfig) -> Engine:
+        """The engine that the configuration names. Torch's is imported by who asks for it."""
+        from worker.engine.torch import TorchEngine
+
+        return TorchEngine(config.max_batch)
+
     def run(self, stop: threading.Event) -> None:
         """Turn until `stop`; a task at hand is finished first. Raises SelfCheckFailed, and what no wait can mend."""
         while not stop.is_set():
@@ -84,6 +92,13 @@ class Worker:
         self.outbox.put(entry, file)
         self.leases.forget(signed_task)
         self.uploads.flush()
+
+    def hand_back(self) -> None:
+        """Return leases that nobody will work on now. Where that fails they stay remembered, for a restart."""
+        try:
+            self.tasks.hand_back()
+        except OUTSIDE as error:
+            get_logger().warning("task.kept", why=str(error))
 
     def follow_weights(self) -> int:
         """The newest policy version on this machine. Raises Unreachable while there is none."""

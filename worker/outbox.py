@@ -52,14 +52,26 @@ class Outbox:
     """Example: `outbox.put(entry, file)`; later `outbox.send(entry, client)` until it gives an `Answer`."""
 
     def __init__(self, folder: Path, give_up_seconds: float) -> None:
-        """Open the outbox in `folder`, finishing what a kill interrupted.
+        """An outbox in `folder`; `recover` comes before the first `put` or `send`.
 
         A submission that is only ever told to retry is given up `give_up_seconds` after its task's deadline.
         """
         self._folder = folder
         self._give_up_seconds = give_up_seconds
         folder.mkdir(parents=True, exist_ok=True)
-        self._sweep()
+
+    def recover(self) -> None:
+        """Finish a removal that was cut short, and drop files whose entry was never written.
+
+        Only for the process that holds the data folder.
+        """
+        for path in self._folder.glob(f"0x*{ANSWER}"):
+            self._remove(path.name.removesuffix(ANSWER))
+        for path in self._folder.glob(f"0x*{FILE}"):
+            if not path.with_suffix(ENTRY).exists():
+                path.unlink()
+        for leftover in self._folder.glob(".*"):
+            leftover.unlink()
 
     def put(self, entry: Entry, file: bytes) -> None:
         """Make a submission durable; a second one for the same task is refused, whatever it holds."""
@@ -111,16 +123,6 @@ class Outbox:
 
     def _is_final(self, reason: RejectReason, entry: Entry, now: float) -> bool:
         return reason.cost is not Cost.RETRY or now > entry.task.message.deadline + self._give_up_seconds
-
-    def _sweep(self) -> None:
-        """Finish a removal that was cut short, and drop files whose entry was never written."""
-        for path in self._folder.glob(f"0x*{ANSWER}"):
-            self._remove(path.name.removesuffix(ANSWER))
-        for path in self._folder.glob(f"0x*{FILE}"):
-            if not path.with_suffix(ENTRY).exists():
-                path.unlink()
-        for leftover in self._folder.glob(".*"):
-            leftover.unlink()
 
     def _remove(self, task_id: str) -> None:
         # The entry first: a file without an entry is swept, an entry without its file could not be sent.

@@ -1,7 +1,7 @@
 """How a loop waits for something outside: longer each time, with jitter, and never in silence.
 
-In: the error that says what is missing. Out: seconds until the next attempt, and for each of them a log
-line `waiting` that says for what, why, and since when.
+In: the error that stands in the way. Out: seconds until the next attempt, and for each of them a log line
+`waiting` with the obstacle, why it is one, since when, and what to do.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 from protocol.clock import Clock
-from protocol.errors import ProofpoolError, Rejected
+from protocol.errors import ProofpoolError
 from protocol.telemetry import get_logger
 
 GROWTH = 1.6
@@ -17,14 +17,14 @@ MAX_GROWTHS = 64
 
 
 class Patience:
-    """Example: `clock.wait(stop, patience.wait_for(error))`, and `patience.rewarded()` once it has come."""
+    """Example: `clock.wait(stop, patience.wait_for(error))`, and `patience.rewarded()` once it is over."""
 
     def __init__(self, clock: Clock, source: random.Random, first_seconds: float, most_seconds: float) -> None:
         self._clock = clock
         self._source = source
         self._first_seconds = first_seconds
         self._most_seconds = most_seconds
-        self._awaited = ""
+        self._obstacle = ""
         self._since = 0.0
         self._num_attempts = 0
 
@@ -34,28 +34,26 @@ class Patience:
 
     def wait_for(self, error: ProofpoolError | OSError) -> float:
         """Seconds to wait: between half and all of a bound that grows up to `most_seconds`."""
-        awaited, why, todo = _explained(error)
-        if awaited != self._awaited:
-            self._awaited, self._since, self._num_attempts = awaited, self._clock.now(), 0
+        obstacle, why, todo = _explained(error)
+        if obstacle != self._obstacle:
+            self._obstacle, self._since, self._num_attempts = obstacle, self._clock.now(), 0
         bound = min(self._most_seconds, self._first_seconds * GROWTH ** min(self._num_attempts, MAX_GROWTHS))
         self._num_attempts += 1
-        get_logger().info("waiting", awaited=awaited, since_seconds=self._waited_seconds(), why=why, todo=todo)
+        get_logger().info("waiting", obstacle=obstacle, since_seconds=self._waited_seconds(), why=why, todo=todo)
         return bound * (0.5 + 0.5 * self._source.random())
 
     def rewarded(self) -> None:
-        """What was waited for has come."""
-        if self._awaited:
-            get_logger().info("waited", awaited=self._awaited, seconds=self._waited_seconds())
-            self._awaited = ""
+        """The obstacle is gone."""
+        if self._obstacle:
+            get_logger().info("waited", obstacle=self._obstacle, seconds=self._waited_seconds())
+            self._obstacle = ""
 
     def _waited_seconds(self) -> float:
         return round(self._clock.now() - self._since, 1)
 
 
 def _explained(error: ProofpoolError | OSError) -> tuple[str, str, str]:
-    """What is waited for, why, and what a person could do."""
-    if isinstance(error, Rejected):
-        return f"an end of `{error.reason.value}`", error.why, error.todo
+    """What stands in the way, why, and what a person could do."""
     if isinstance(error, ProofpoolError):
-        return f"an end of: {error.what}", error.why, error.todo
-    return "free disk space", str(error), "make room on the disk of data_dir"
+        return error.what, error.why, error.todo
+    return "the disk is full", str(error), "make room on the disk of data_dir"

@@ -43,6 +43,15 @@ class Tasks:
         get_logger().info("task.leased", policy_version=policy_version, counter=task.counter, deadline=task.deadline)
         return signed_task
 
+    def hand_back(self) -> None:
+        """Return every remembered task. Raises Unreachable or Rejected; those not yet returned stay remembered."""
+        for signed_task in self._leases.open():
+            task_id = self._id(signed_task.message)
+            if not self._outbox.knows(task_id):
+                self._membership.coordinator.return_task(task_id)
+                get_logger().info("task.returned", counter=signed_task.message.counter)
+            self._leases.forget(signed_task)
+
     def check_beacon(self, signed_task: Signed[Task]) -> None:
         """The seed must come from the chain: raises VerificationFailed where the task names another beacon."""
         task = signed_task.message

@@ -23,6 +23,8 @@ from protocol.wire import WeightsRelease
 from worker.membership import Membership
 from worker.patience import Patience
 
+JOIN_SECONDS = 1.0
+
 
 class Weights:
     """Example: `weights.follow()`, then `engine.load(weights.fetch(weights.newest()))`."""
@@ -39,20 +41,19 @@ class Weights:
         """The newest version that is here completely; None before the first."""
         return max(self._versions(), default=None)
 
-    def follow(self) -> bool:
-        """Fetch the pool's newest version if it isn't here; whether there is any to work with."""
+    def follow(self) -> None:
+        """Fetch the pool's newest version if there is one and it isn't here."""
         pool = self._membership.coordinator.pool()
         if pool.policy_version is not None and pool.policy_version not in self._versions():
             self.fetch(pool.policy_version)
             get_logger().info("weights.fetched", policy_version=pool.policy_version)
-        return pool.policy_version is not None
 
     def fetch(self, policy_version: int) -> Path:
         """The folder of a version, fetched if need be. Raises Unreachable, Rejected or VerificationFailed."""
         folder = version_folder(self._folder, policy_version)
+        if folder.exists():
+            return folder
         with self._fetching:
-            if folder.exists():
-                return folder
             release = self._release(policy_version)
             urls = self._membership.coordinator.pool().shardcast_urls
             return fetch_version(self._http, urls, release, self._folder)
@@ -83,33 +84,42 @@ class Weights:
 
 
 class Follower:
-    """Follows the newest version in a thread of its own until told to stop.
+    """Follows the newest version in a thread of its own until `stop` is set.
 
     consumes: the pool's newest version    produces: folders    waits for: the coordinator, chain, relays
+    A fault that no wait can mend sets `stop` itself, and `join` raises it.
     """
 
-    def __init__(self, weights: Weights, clock: Clock, patience: Patience, pause_seconds: float) -> None:
+    def __init__(
+        self, weights: Weights, clock: Clock, patience: Patience, pause_seconds: float, stop: threading.Event
+    ) -> None:
         self._weights = weights
         self._clock = clock
         self._patience = patience
         self._pause_seconds = pause_seconds
-        self._stop = threading.Event()
+        self._stop = stop
+        self._fault: BaseException | None = None
+        # A daemon: an end doesn't wait for a long download, whose checked shards stay.
         self._thread = threading.Thread(target=self._run, name="weights-follower", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """Finish the download at hand, if any, and end."""
-        self._stop.set()
-        self._thread.join()
+    def join(self) -> None:
+        """After `stop`: wait for the look at hand, but not for a download. Raises what ended the thread early."""
+        self._thread.join(JOIN_SECONDS)
+        if self._fault is not None:
+            raise self._fault
 
     def _run(self) -> None:
-        seconds = 0.0
-        while not self._clock.wait(self._stop, seconds):
-            seconds = self._follow()
+        try:
+            while not self._clock.wait(self._stop, self._look()):
+                pass
+        except BaseException as fault:
+            self._fault = fault
+            self._stop.set()
 
-    def _follow(self) -> float:
+    def _look(self) -> float:
         """Look once; seconds until the next look."""
         try:
             self._weights.follow()

@@ -107,6 +107,7 @@ class FakePool:
     releases: dict[int, Signed[WeightsRelease]] = field(default_factory=dict)
     tasks: list[Signed[Task]] = field(default_factory=list)
     received: dict[str, tuple[api.SubmissionEnvelope, list[Rollout]]] = field(default_factory=dict)
+    returned: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     refusals: dict[str, list[RejectReason]] = field(default_factory=dict)
     outage: bool = False
@@ -159,7 +160,10 @@ class FakePool:
         release = self.releases[int(number)]
         return self._answer(api.WeightsView(release=release, beacon_block=1, beacon_hash=None, published_time=1))
 
-    def _tasks(self, request: httpx.Request) -> httpx.Response:
+    def _tasks(self, request: httpx.Request, *task_id: str) -> httpx.Response:
+        if request.method == "DELETE":
+            self.returned += task_id
+            return httpx.Response(204)
         policy_version = api.TaskRequest.model_validate_json(request.content).policy_version
         task = Task(
             pool_id=POOL_ID,

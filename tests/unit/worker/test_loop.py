@@ -106,13 +106,15 @@ def test_killed_before_the_upload_nothing_is_generated_again(make_worker: MakeWo
     assert engine.num_generations == 0
 
 
-def test_killed_between_outbox_and_lease_nothing_is_generated_again(make_worker: MakeWorker, pool: Any) -> None:
+def test_killed_between_outbox_and_lease_nothing_is_generated_again(
+    make_worker: MakeWorker, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = make_worker()
 
     def die(*arguments: Any) -> Any:
         raise Killed
 
-    worker.leases.forget = die  # type: ignore[method-assign]
+    monkeypatch.setattr(worker.leases, "forget", die)
     with pytest.raises(Killed):
         worker.turn()
     make_worker().turn()

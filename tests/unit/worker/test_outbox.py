@@ -79,7 +79,9 @@ def make_entry(make_signer: Callable[[int], Signer], domain: SigningDomain) -> C
 
 
 def reopened(tmp_path: Path) -> Outbox:
-    return Outbox(tmp_path / "outbox", give_up_seconds=100)
+    outbox = Outbox(tmp_path / "outbox", give_up_seconds=100)
+    outbox.recover()
+    return outbox
 
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:

@@ -1,0 +1,169 @@
+"""The process around the loop: joining with patience, working beside the follower of weights, ending well."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from protocol.clock import SystemClock
+from protocol.errors import ConfigError, CoordinatorUnreachable
+from protocol.reasons import RejectReason
+from worker import joining, process
+from worker.config import WorkerConfig
+from worker.folder import contents
+from worker.loop import Worker
+from worker.process import WorkerProcess, stop_on_signals
+
+
+@pytest.fixture
+def make_config(tmp_path: Path) -> Callable[..., WorkerConfig]:
+    def make(**changes: Any) -> WorkerConfig:
+        settings = {
+            "coordinator_url": "http://pool",
+            "chain_url": "http://chain",
+            "pool_id": 1,
+            "keystore": tmp_path / "key.json",
+            "data_dir": tmp_path / "data",
+            "retry_first_seconds": 0.001,
+            "retry_most_seconds": 0.01,
+            "follow_seconds": 0.001,
+        }
+        return WorkerConfig.model_validate({**settings, **changes})
+
+    return make
+
+
+class StopsAfterTwo(Worker):
+    """Ends its process once at least two submissions are in."""
+
+    stop: threading.Event
+
+    def turn(self) -> None:
+        super().turn()
+        if len(self.outbox.answers()) >= 2:
+            self.stop.set()
+
+
+def work(pool: Any, config: WorkerConfig, shape: type[StopsAfterTwo]) -> None:
+    shape.stop = threading.Event()
+    with httpx.Client(transport=httpx.MockTransport(pool.handle)) as http:
+        WorkerProcess(config, shape, SystemClock(), shape.stop).work(pool.membership(), http)
+
+
+def test_weights_are_followed_beside_the_work(pool: Any, make_config: Callable[..., WorkerConfig]) -> None:
+    config = make_config()
+    work(pool, config, StopsAfterTwo)
+    assert len(pool.received) == 2
+    assert contents(config.data_dir).policy_versions == (0,)
+    assert (config.data_dir / "config.json").exists()
+    work(pool, config, StopsAfterTwo)  # the folder is free again
+
+
+def test_a_lease_that_wont_be_worked_on_is_returned(pool: Any, make_config: Callable[..., WorkerConfig]) -> None:
+    class Idle(StopsAfterTwo):
+        def open_work(self, signed_task: Any) -> Any:
+            self.stop.set()
+            raise CoordinatorUnreachable("gone")
+
+    config = make_config()
+    work(pool, config, Idle)
+    assert pool.returned == [pool.tasks[0].message.id(pool.domain)]
+    assert contents(config.data_dir).num_leases == 0
+
+
+def test_a_lease_that_cant_be_returned_stays_for_a_restart(pool: Any, make_config: Callable[..., WorkerConfig]) -> None:
+    class Cut(StopsAfterTwo):
+        def open_work(self, signed_task: Any) -> Any:
+            self.stop.set()
+            pool.outage = True
+            raise CoordinatorUnreachable("gone")
+
+    config = make_config()
+    work(pool, config, Cut)
+    assert contents(config.data_dir).num_leases == 1
+    pool.outage = False
+    work(pool, config, StopsAfterTwo)
+    assert len(pool.tasks) == 2
+    assert [e.submission.message.counter for e, _ in pool.received.values()] == [0, 1]
+
+
+def test_a_fault_of_the_follower_ends_the_process(
+    pool: Any, make_config: Callable[..., WorkerConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: Any) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("worker.weights.Weights.follow", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        work(pool, make_config(), StopsAfterTwo)
+
+
+def test_joining_waits_for_whoever_is_down(
+    pool: Any, make_config: Callable[..., WorkerConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = []
+
+    def join(*arguments: Any) -> Any:
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise CoordinatorUnreachable("not up yet")
+        return pool.membership()
+
+    monkeypatch.setattr(process, "join", join)
+    membership = WorkerProcess(make_config(), Worker, SystemClock(), threading.Event()).join()
+    assert membership is not None
+    assert len(attempts) == 3
+
+
+def test_a_stop_ends_the_waiting(make_config: Callable[..., WorkerConfig], monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = threading.Event()
+
+    def join(*arguments: Any) -> Any:
+        stop.set()
+        raise CoordinatorUnreachable("never up")
+
+    monkeypatch.setattr(process, "join", join)
+    WorkerProcess(make_config(retry_most_seconds=3600, retry_first_seconds=3600), Worker, SystemClock(), stop).run()
+
+
+@pytest.mark.parametrize("changes", [{"pool_id": 2}, {"ledger": "0x" + "99" * 20}])
+def test_another_pool_than_configured_is_an_error(
+    pool: Any,
+    make_config: Callable[..., WorkerConfig],
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+) -> None:
+    monkeypatch.setattr(joining, "CoordinatorClient", lambda url, auth=None: pool.membership().coordinator)
+    with pytest.raises(ConfigError, match="serves another"):
+        joining.join(make_config(**changes), SystemClock())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_asks_and_the_second_ends(number: signal.Signals) -> None:
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        stop = stop_on_signals()
+        os.kill(os.getpid(), number)
+        assert stop.wait(5)
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        for n, handler in before.items():
+            signal.signal(n, handler)
+
+
+def test_a_refused_lease_leaves_nothing_to_return(pool: Any, make_config: Callable[..., WorkerConfig]) -> None:
+    class Refused(StopsAfterTwo):
+        def lease_task(self, policy_version: int) -> Any:
+            self.stop.set()
+            return super().lease_task(policy_version)
+
+    pool.refusals["tasks"] = [RejectReason.LEASE_LIMIT]
+    work(pool, make_config(), Refused)
+    assert pool.returned == []

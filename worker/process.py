@@ -1,0 +1,108 @@
+"""The worker's process: from configuration to a running loop, and how it ends.
+
+In: `WorkerConfig`, and which `Worker` to run. Out: exit 0 after SIGTERM or SIGINT, once the task at hand
+is finished (a second signal ends it at once, which is as safe as kill -9). Run: `proofpool worker run`.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from types import FrameType
+
+import httpx
+import torch
+
+from protocol.clock import Clock, SystemClock
+from protocol.config import write_resolved
+from protocol.errors import NotEligible, Unreachable
+from protocol.telemetry import get_logger
+from worker.config import WorkerConfig
+from worker.folder import WorkerFolder
+from worker.joining import join
+from worker.loop import Worker
+from worker.membership import Membership
+from worker.patience import Patience
+from worker.weights import Follower, Weights
+
+WEIGHTS_TIMEOUT_SECONDS = 60.0
+
+
+def run(config: WorkerConfig, shape: type[Worker] = Worker) -> None:
+    """Work until a signal comes. Raises SelfCheckFailed, ConfigError, KeyFailure: what no wait can mend."""
+    torch.set_num_threads(config.num_threads)
+    WorkerProcess(config, shape, SystemClock(), stop_on_signals()).run()
+
+
+class WorkerProcess:
+    """A worker with what surrounds it: the membership, the data folder, the follower of weights."""
+
+    def __init__(self, config: WorkerConfig, shape: type[Worker], clock: Clock, stop: threading.Event) -> None:
+        self._config = config
+        self._shape = shape
+        self._clock = clock
+        self._stop = stop
+        self._patience = Patience(clock, random.Random(), config.retry_first_seconds, config.retry_most_seconds)
+
+    def run(self) -> None:
+        """Join, then work, until `stop`."""
+        membership = self.join()
+        if membership is not None:
+            with httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS) as http:
+                self.work(membership, http)
+        get_logger().info("worker.stopped")
+
+    def join(self) -> Membership | None:
+        """A membership, however long coordinator and chain take to answer; None if `stop` comes first."""
+        while not self._stop.is_set():
+            try:
+                membership = join(self._config, self._clock)
+            except (Unreachable, NotEligible) as error:
+                self._clock.wait(self._stop, self._patience.wait_for(error))
+            else:
+                self._patience.rewarded()
+                return membership
+        return None
+
+    def work(self, membership: Membership, http: httpx.Client) -> None:
+        """Turn after turn until `stop`, with weights followed beside it; then return what isn't finished."""
+        config = self._config
+        with WorkerFolder(
+            config.data_dir,
+            node=membership.node,
+            pool_id=membership.pool_id,
+            domain=membership.domain,
+            give_up_seconds=config.give_up_seconds,
+        ) as folder:
+            write_resolved(config, config.data_dir)
+            weights = Weights(folder.weights, membership, http, config.num_versions_kept)
+            engine = self._shape.make_engine(config)
+            worker = self._shape(membership, folder, weights, engine, self._clock, self._patience)
+            get_logger().info("worker.started", node=membership.node, pool_id=membership.pool_id)
+            self._run_followed(worker, weights)
+
+    def _run_followed(self, worker: Worker, weights: Weights) -> None:
+        pause_seconds = self._config.follow_seconds
+        follower = Follower(weights, self._clock, self._patience.another(), pause_seconds, self._stop)
+        follower.start()
+        try:
+            worker.run(self._stop)
+            worker.hand_back()
+        finally:
+            self._stop.set()
+            follower.join()
+
+
+def stop_on_signals() -> threading.Event:
+    """An event that the first SIGTERM or SIGINT sets; the second one has its usual effect."""
+    stop = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        get_logger().info("worker.stopping", signal=signal.Signals(number).name)
+        signal.signal(number, signal.SIG_DFL)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask)
+    return stop
