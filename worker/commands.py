@@ -27,16 +27,16 @@ def run(
     log_format: Annotated[str | None, typer.Option(help="json, pretty or auto.")] = None,
 ) -> None:
     """Work: lease tasks, generate rollouts, hand them in. SIGTERM finishes the task at hand first."""
-    settings = _settings(
-        config, data_dir=data_dir, coordinator_url=coordinator_url, chain_url=chain_url, log_format=log_format
-    )
-    # Libraries read this when they are loaded, which is what follows.
-    os.environ.setdefault("OMP_NUM_THREADS", str(settings.num_threads))
-    from protocol.telemetry import configure_logging
-    from worker.process import run as run_process
+    flags: dict[str, object] = {
+        "data_dir": data_dir,
+        "coordinator_url": coordinator_url,
+        "chain_url": chain_url,
+        "log_format": log_format,
+    }
+    _limit_threads(_settings(config, **flags))
+    from worker.process import run_worker
 
-    configure_logging("worker", settings.log_format)
-    run_process(settings)
+    run_worker(config, flags=flags)
 
 
 @app.command()
@@ -63,7 +63,7 @@ def verify(
 ) -> None:
     """Judge own work as a verifier would, with the pool's thresholds. Exit code 3 where it doesn't hold."""
     settings = _settings(config)
-    os.environ.setdefault("OMP_NUM_THREADS", str(settings.num_threads))
+    _limit_threads(settings)
     from worker.verify import print_reports, reports_of
 
     reports = reports_of(settings, submission_id)
@@ -80,3 +80,8 @@ def _settings(config: Path | None, **flags: object) -> WorkerConfig:
     from protocol.config import load_config
 
     return load_config(WorkerConfig, "worker", config, flags=flags)
+
+
+def _limit_threads(settings: WorkerConfig) -> None:
+    """Numeric libraries read this when they are loaded, which comes next."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(settings.num_threads))

@@ -28,12 +28,13 @@ def join(config: WorkerConfig, clock: Clock) -> Membership:
     contracts = Contracts.connect(config.chain_url, ledger, clock, chain_id=pool.chain_id)
     signer = load_signer(pool.chain_id, config.keystore, config.password_file)
     auth = RequestSigner(signer, contracts.domain, clock)
+    confirmations = int(contracts.read("pools", "configOf", config.pool_id)["confirmations"])
     return Membership(
         pool_id=config.pool_id,
         signer=signer,
         domain=contracts.domain,
         coordinator=CoordinatorClient(config.coordinator_url, auth),
-        chain=ChainPool(contracts, config.pool_id, confirmations=pool.confirmations),
+        chain=ChainPool(contracts, config.pool_id, confirmations=confirmations),
     )
 
 

@@ -1,6 +1,6 @@
 """The worker's process: from configuration to a running loop, and how it ends.
 
-In: `WorkerConfig`, and which `Worker` to run. Out: exit 0 after SIGTERM or SIGINT, once the task at hand
+In: a configuration file, and which `Worker` to run. Out: exit 0 after SIGTERM or SIGINT, once the task at hand
 is finished (a second signal ends it at once, which is as safe as kill -9). Run: `proofpool worker run`.
 """
 
@@ -9,15 +9,17 @@ from __future__ import annotations
 import random
 import signal
 import threading
+from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType
 
 import httpx
 import torch
 
 from protocol.clock import Clock, SystemClock
-from protocol.config import write_resolved
+from protocol.config import load_config, write_resolved
 from protocol.errors import NotEligible, Unreachable
-from protocol.telemetry import get_logger
+from protocol.telemetry import configure_logging, get_logger
 from worker.config import WorkerConfig
 from worker.folder import WorkerFolder
 from worker.joining import join
@@ -29,18 +31,22 @@ from worker.weights import Follower, Weights
 WEIGHTS_TIMEOUT_SECONDS = 60.0
 
 
-def run(config: WorkerConfig, shape: type[Worker] = Worker) -> None:
+def run_worker(
+    file: Path | None, worker_class: type[Worker] = Worker, flags: Mapping[str, object] | None = None
+) -> None:
     """Work until a signal comes. Raises SelfCheckFailed, ConfigError, KeyFailure: what no wait can mend."""
+    config = load_config(WorkerConfig, "worker", file, flags=flags)
+    configure_logging("worker", config.log_format)
     torch.set_num_threads(config.num_threads)
-    WorkerProcess(config, shape, SystemClock(), stop_on_signals()).run()
+    WorkerProcess(config, worker_class, SystemClock(), stop_on_signals()).run()
 
 
 class WorkerProcess:
     """A worker with what surrounds it: the membership, the data folder, the follower of weights."""
 
-    def __init__(self, config: WorkerConfig, shape: type[Worker], clock: Clock, stop: threading.Event) -> None:
+    def __init__(self, config: WorkerConfig, worker_class: type[Worker], clock: Clock, stop: threading.Event) -> None:
         self._config = config
-        self._shape = shape
+        self._worker_class = worker_class
         self._clock = clock
         self._stop = stop
         self._patience = Patience(clock, random.Random(), config.retry_first_seconds, config.retry_most_seconds)
@@ -77,8 +83,8 @@ class WorkerProcess:
         ) as folder:
             write_resolved(config, config.data_dir)
             weights = Weights(folder.weights, membership, http, config.num_versions_kept)
-            engine = self._shape.make_engine(config)
-            worker = self._shape(membership, folder, weights, engine, self._clock, self._patience)
+            engine = self._worker_class.make_engine(config)
+            worker = self._worker_class(membership, folder, weights, engine, self._clock, self._patience)
             get_logger().info("worker.started", node=membership.node, pool_id=membership.pool_id)
             self._run_followed(worker, weights)
 
