@@ -44,7 +44,8 @@ def proof_bundle(coordinator: Coordinator, session: Session, submission_id: str)
     received = _logged(session, session.get_one(Event, row.log_index))
     verdicts = _verdicts(session, submission_id)
     settled = _settled(session, submission_id)
-    heads = _heads(session, [received, *(v.committed for v in verdicts), *([settled] if settled else [])])
+    logged = [received, *(event for v in verdicts for event in (v.committed, v.revealed))]
+    heads = _heads(session, [*logged, settled] if settled is not None else logged)
     pool = pool_record(session, coordinator.config.pool_id)
     return ProofBundle(
         submission=Signed[Submission].model_validate(row.signed_submission),

@@ -36,11 +36,11 @@ def status(coordinator: Coordinator, session: Session) -> Status:
         log_size=size,
         log_root=root_of(LogNodes(session), size),
         policy_version=newest_version(session, coordinator.config.pool_id),
-        num_by_standing=dict(session.execute(standings).tuples().all()),
+        num_by_standing=dict(session.execute(standings).all()),
         num_pending_groups=_count(session, GroupRow.group, GroupRow.use == Use.PENDING),
         earned_wei=sum(session.scalars(select(Account.cumulative_wei))),
         claimed_wei=claimed_wei(session),
-        outbox=dict(session.execute(outbox).tuples().all()),
+        outbox=dict(session.execute(outbox).all()),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,9 +53,11 @@ def money(coordinator: CoordinatorUrl = DEFAULT_URL, chain: ChainUrl = None, as_
 
     if chain is None:
         raise UsageError("this needs a chain", "no --chain", "give the URL of a node of the pool's chain")
-    client = CoordinatorClient(coordinator)
-    pool = client.pool()
-    return _print(audit_money(client, Contracts.connect(chain, pool.contracts.ledger, SystemClock()), pool), as_json)
+    with closing(CoordinatorClient(coordinator)) as client:
+        pool = client.pool()
+        contracts = Contracts.connect(chain, pool.contracts.ledger, SystemClock())
+        with closing(contracts.client.rpc):
+            return _print(audit_money(client, contracts, pool), as_json)
 
 
 @app.command()
@@ -73,7 +76,8 @@ def bundle(
 def _fetch_bundle(coordinator: str, submission_id: str) -> ProofBundle:
     from protocol.client import CoordinatorClient
 
-    return CoordinatorClient(coordinator).bundle(submission_id)
+    with closing(CoordinatorClient(coordinator)) as client:
+        return client.bundle(submission_id)
 
 
 def _read_bundle(file: Path) -> ProofBundle:
@@ -96,8 +100,9 @@ def _ground(evidence: ProofBundle, chain: str | None, ledger: str | None, head: 
     from verifier.audit.ground import chain_ground, claims_alone, parse_head, trusted_head
 
     if chain is not None:
-        trusted = (ledger or evidence.chain.contracts.ledger).lower()
-        return chain_ground(evidence, Contracts.connect(chain, trusted, SystemClock()))
+        contracts = Contracts.connect(chain, ledger or evidence.chain.contracts.ledger, SystemClock())
+        with closing(contracts.client.rpc):
+            return chain_ground(evidence, contracts)
     return claims_alone(evidence) if head is None else trusted_head(evidence, *parse_head(head))
 
 

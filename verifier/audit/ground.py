@@ -6,7 +6,7 @@ against. Without a chain the facts are the bundle's own claims, and only a trust
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from protocol.bundle import (
@@ -31,25 +31,25 @@ Head = tuple[int, str]
 
 @dataclass(frozen=True)
 class Ground:
-    """Facts to check against, which heads are trusted by epoch, and in words why (`anchor`, empty for nothing)."""
+    """Facts to check against, which heads are trusted by epoch, and in words why (`anchor`, empty for nothing).
+
+    `is_chain`: the facts were read from a chain; otherwise they are the bundle's own claims.
+    """
 
     facts: ChainFacts
     heads: Mapping[int, Head]
     anchor: str
-    check_claims: Callable[[], Values]
-    """The first step of an audit: whether the bundle's claims about the deployment are the chain's."""
+    is_chain: bool = False
 
 
 def claims_alone(bundle: ProofBundle) -> Ground:
     """Offline, with nothing known beforehand: the bundle can only be consistent with itself."""
-    return Ground(bundle.chain, {}, "", _nothing_to_compare)
+    return Ground(bundle.chain, {}, "")
 
 
 def trusted_head(bundle: ProofBundle, epoch: int, size: int, root: str) -> Ground:
     """Offline, with one head known from elsewhere: history up to it is anchored, chain state is still claimed."""
-    return Ground(
-        bundle.chain, {epoch: (size, root)}, f"head of epoch {epoch}, chain state as claimed", _nothing_to_compare
-    )
+    return Ground(bundle.chain, {epoch: (size, root)}, f"head of epoch {epoch}; chain state as claimed")
 
 
 def parse_head(text: str) -> tuple[int, int, str]:
@@ -69,7 +69,17 @@ def chain_ground(bundle: ProofBundle, contracts: Contracts) -> Ground:
     block = contracts.client.head().number
     heads = {head.epoch: (head.size, head.root) for head in facts.heads}
     anchor = f"chain {facts.chain_id}, Ledger {facts.contracts.ledger}, block {block}"
-    return Ground(facts, heads, anchor, lambda: _check_deployment(bundle.chain, facts))
+    return Ground(facts, heads, anchor, is_chain=True)
+
+
+def check_deployment(bundle: ProofBundle, ground: Ground) -> Values:
+    """The bundle claims the chain's own deployment, keys and provider."""
+    if not ground.is_chain:
+        raise StillOpen("no chain to compare with: keys, seats and beacons are as the bundle claims")
+    claimed, found = bundle.chain, ground.facts
+    for name in ("chain_id", "contracts", "deployment_salt", "coordinator", "trainer", "provider"):
+        must_equal(f"the bundle claims another {name}", getattr(claimed, name), getattr(found, name))
+    return {"chain_id": str(found.chain_id), "ledger": found.contracts.ledger, "pool": str(found.pool_id)}
 
 
 def read_facts(bundle: ProofBundle, contracts: Contracts) -> ChainFacts:
@@ -94,16 +104,6 @@ def read_facts(bundle: ProofBundle, contracts: Contracts) -> ChainFacts:
         case=_case(contracts, submission.id(contracts.domain)),
         earnings=_earnings(contracts, pool_id, provider, bundle.earnings.epoch if bundle.earnings else None),
     )
-
-
-def _check_deployment(claimed: ChainFacts, found: ChainFacts) -> Values:
-    for name in ("chain_id", "contracts", "deployment_salt", "coordinator", "trainer"):
-        must_equal(f"the bundle claims another {name}", getattr(claimed, name), getattr(found, name))
-    return {"chain_id": str(found.chain_id), "ledger": found.contracts.ledger, "pool": str(found.pool_id)}
-
-
-def _nothing_to_compare() -> Values:
-    raise StillOpen("no chain to compare with: coordinator, seats and beacons are as the bundle claims")
 
 
 def _version(contracts: Contracts, pool_id: int, policy_version: int) -> VersionFact:

@@ -6,6 +6,7 @@ In: a coordinator's URL. Out: task, submission, verdicts, batch, step, weights a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,7 +25,8 @@ def trace(
     """Print the whole row of one submission."""
     from protocol.client import CoordinatorClient
 
-    found = CoordinatorClient(coordinator).trace(submission_id)
+    with closing(CoordinatorClient(coordinator)) as client:
+        found = client.trace(submission_id)
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
         return

@@ -68,6 +68,7 @@ def check_decision(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -
     counted = f"{votes[True]} accept, {votes[False]} reject, {needed} needed"
     must_hold(f"{decided} doesn't follow from the verdicts", votes[accepted] > votes[not accepted], counted)
     must_hold(f"{decided} came too early", votes.total() >= needed, counted)
+    check_inclusion(bundle.settled, facts)
     return {"standing": decided, "votes": counted}
 
 
@@ -83,6 +84,8 @@ def _check_verdict(revealed: RevealedVerdict, bundle: ProofBundle, facts: ChainF
     found = canonical_hash(revealed.evidence.as_json())
     must_equal("a verdict is about other evidence", found, verdict.evidence_hash)
     check_entry(revealed.revealed.entry, "verdict.revealed", submission_id)
+    if revealed.revealed.inclusion is not None:
+        check_inclusion(revealed.revealed, facts)
 
 
 def _check_commitment(revealed: RevealedVerdict, facts: ChainFacts, submission_id: str) -> str:

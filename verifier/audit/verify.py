@@ -9,7 +9,7 @@ from functools import partial
 
 from protocol.bundle import ProofBundle
 from verifier.audit.content import check_digest, check_lease, check_node, check_receipt
-from verifier.audit.ground import Ground
+from verifier.audit.ground import Ground, check_deployment
 from verifier.audit.history import check_append_only, check_heads, check_received, check_received_inclusion
 from verifier.audit.payment import check_earnings, check_payment, check_slash
 from verifier.audit.step import Check, Report, take_step
@@ -20,7 +20,7 @@ def verify_bundle(bundle: ProofBundle, ground: Ground, submission_id: str) -> Re
     """Take every step, whatever an earlier one said: an auditor wants to see all of it."""
     facts = ground.facts
     checks: dict[str, Check] = {
-        "deployment": ground.check_claims,
+        "deployment": partial(check_deployment, bundle, ground),
         "digest": partial(check_digest, bundle, facts, submission_id),
         "lease": partial(check_lease, bundle, facts),
         "node signature": partial(check_node, bundle, facts),

@@ -1,0 +1,398 @@
+"""A coordinator on a real local chain: contracts deployed once, a pool of its own for each test.
+
+`world` is the unit tests' `Site` whose mirrors come from the chain: the same words (`lease`, `submit`, `judge`), but
+epochs are committed, beacons are sealed and money is held by contracts. Blocks come when a test makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio.from_thread
+import pytest
+
+from contracts.deployment import Parameters, deploy
+from coordinator.api.app import create_app
+from coordinator.blobs import BlobStore
+from coordinator.config import CoordinatorConfig
+from coordinator.context import Coordinator, Deployment
+from coordinator.db.chain import Epoch, Version
+from coordinator.db.engine import open_engine
+from coordinator.db.log import Outbox
+from coordinator.draws import open_draws
+from coordinator.epochs import close_epoch, newest_epoch
+from coordinator.indexer import index_chain
+from coordinator.loop import STAGES
+from coordinator.outbox import CallState
+from coordinator.rules import remember_rules
+from coordinator.sender import send_outbox
+from coordinator.settle import settle
+from coordinator.versions import announce_weights, seal_versions
+from protocol.chain.block import Receipt
+from protocol.chain.client import ChainClient
+from protocol.chain.contracts import Contracts
+from protocol.chain.lane import Lane
+from protocol.chain.rpc import JsonRpc
+from protocol.clock import SystemClock
+from protocol.reasons import SLASHABLE_MASK, Outcome, RejectReason
+from protocol.rules import Rules
+from protocol.signing import Signer
+from protocol.wire import NodeAuthorization, Signed, WeightsRelease
+from testnet.chain.anvil import find_anvil, start_anvil
+from testnet.chain.genesis import CHAIN_ID, dev_signers
+from testnet.chain.node import start_embedded
+from testnet.chain.process import NodeProcess
+from tests.unit.coordinator.conftest import (
+    HOST,
+    AppTransport,
+    Site,
+    StandingClock,
+    empty_database,
+    make_rules,
+    number_hash,
+    portal,
+    quiet_logs,
+)
+
+__all__ = ["empty_database", "portal", "quiet_logs"]
+
+CREDIT = 10**18
+PRICE_WEI, VERIFY_PRICE_WEI = 3 * 10**15 + 1, 10**13 + 7
+NUM_VALIDATORS = 3
+SETTLING = {"judge_period": 40, "challenge_window": 15, "appeal_period": 15, "jury_period": 10}
+
+
+@dataclass(frozen=True)
+class LocalChain:
+    """A node and the contracts on it."""
+
+    process: NodeProcess
+    contracts: Contracts
+    is_anvil: bool
+
+    @property
+    def creator(self) -> Signer:
+        """Deployer, minter, and creator of every pool."""
+        return dev_signers(1)[0]
+
+    def lane(self, signer: Signer) -> Lane:
+        return Lane(self.contracts.client, signer, SystemClock())
+
+    def send(self, signer: Signer, contract: str, function: str, *arguments: Any) -> Receipt:
+        return self.contracts.send(self.lane(signer), contract, function, *arguments)
+
+    def mine(self, blocks: int = 1) -> None:
+        for _ in range(blocks):
+            self.contracts.client.rpc.call("evm_mine")
+
+    def pass_time(self, seconds: int) -> None:
+        self.contracts.client.rpc.call("evm_increaseTime", seconds)
+        self.mine()
+
+
+@pytest.fixture(scope="session")
+def local_chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalChain]:
+    """Anvil where it's installed, the embedded node otherwise; a block for each transaction."""
+    folder, binary = tmp_path_factory.mktemp("chain"), find_anvil()
+    start: Callable[[], NodeProcess] = (
+        (lambda: start_embedded(folder, SystemClock(), block_seconds=0))
+        if binary is None
+        else (lambda: start_anvil(binary, folder, SystemClock(), block_seconds=0))
+    )
+    with start() as process:
+        contracts = deploy_contracts(process.url)
+        yield LocalChain(process, contracts, binary is not None)
+        contracts.client.rpc.close()
+
+
+def deploy_contracts(url: str) -> Contracts:
+    deployer = dev_signers(1)[0]
+    client = ChainClient(JsonRpc(url), CHAIN_ID)
+    lane = Lane(client, deployer, SystemClock())
+    parameters = Parameters(minter=deployer.address, unbonding_seconds=600, salt="0x" + "5a" * 32)
+
+    def create(init_code: bytes) -> str:
+        return str(lane.send(None, init_code).contract_address)
+
+    addresses = deploy(create, deployer.address, 0, parameters)
+    client.rpc.close()
+    return Contracts.connect(url, addresses.ledger, SystemClock())
+
+
+@dataclass
+class World(Site):
+    """A pool on a real chain and everybody in it."""
+
+    chain: LocalChain = None  # type: ignore[assignment]
+    pool_id: int = 0
+    provider: Signer = None  # type: ignore[assignment]
+    portal: anyio.from_thread.BlockingPortal = None  # type: ignore[assignment]
+
+    @property
+    def contracts(self) -> Contracts:
+        return self.chain.contracts
+
+    def read(self, contract: str, function: str, *arguments: Any) -> Any:
+        return self.contracts.read(contract, function, *arguments)
+
+    def send(self, signer: Signer, contract: str, function: str, *arguments: Any) -> Receipt:
+        return self.chain.send(signer, contract, function, *arguments)
+
+    def mine(self, seconds: int = 1) -> None:
+        self.chain.mine()
+
+    def publish(self, policy_version: int, sealed: bool = True) -> None:
+        """A version on chain, announced, and sealed by the coordinator."""
+        manifest_hash = number_hash(policy_version)
+        self.send(self.trainer, "ledger", "publishWeights", self.pool_id, policy_version, manifest_hash)
+        message = WeightsRelease(pool_id=self.pool_id, policy_version=policy_version, manifest_hash=manifest_hash)
+        announce_weights(self.coordinator, Signed[WeightsRelease].by(self.trainer, message, self.domain))
+        if sealed:
+            self.run_until(lambda: self.version(policy_version).beacon_hash is not None, [seal_versions, send_outbox])
+
+    def version(self, policy_version: int) -> Version:
+        with self.coordinator.reading() as session:
+            return session.get_one(Version, (self.pool_id, policy_version))
+
+    def run_until(self, holds: Callable[[], bool], stages: list[Callable[[Coordinator], None]]) -> None:
+        """Index, run the stages and make a block until it holds; a few blocks must be enough."""
+        for _ in range(20):
+            index_chain(self.coordinator)
+            if holds():
+                return
+            for stage in stages:
+                stage(self.coordinator)
+            self.chain.mine()
+        raise AssertionError("it doesn't come to hold")
+
+    def close_epoch(self) -> int:
+        """Close the open epoch and see it committed."""
+        before = self.epoch()
+        number = 0 if before is None else before.epoch + 1
+
+        def is_committed() -> bool:
+            newest = self.epoch()
+            return newest is not None and newest.epoch == number and newest.block is not None
+
+        def close(coordinator: Coordinator) -> None:
+            if (newest := self.epoch()) is None or newest.epoch < number:
+                close_epoch(coordinator, forced=True)
+
+        self.run_until(is_committed, [close, send_outbox, send_outbox])
+        return number
+
+    def epoch(self) -> Epoch | None:
+        with self.coordinator.reading() as session:
+            return newest_epoch(session)
+
+    def judge(self, submission_id: str, outcome: Outcome = Outcome.ACCEPT, reason: RejectReason | None = None) -> None:
+        """From an unanchored submission to its decision: its epoch, the beacon, verdicts committed, revealed."""
+        self.close_epoch()
+        self.close_epoch()
+        for _ in range(2):
+            open_draws(self.coordinator)
+            drawn = [work for work in self.assignments() if work.submission_id == submission_id]
+            opened = [self.commit(work, outcome, reason, part=self.part()) for work in drawn]
+            self.close_epoch()
+            for one in opened:
+                self.reveal(one)
+            settle(self.coordinator)
+            if self.standing(submission_id) != "received":
+                return
+
+    def turn(self, times: int = 1) -> None:
+        """The loop's stages, a block after each turn."""
+        for _ in range(times):
+            for stage in STAGES:
+                stage(self.coordinator)
+            self.chain.mine()
+
+    def restart(self) -> None:
+        """A new process over the same database."""
+        self.coordinator.engine.dispose()
+        config = self.coordinator.config
+        self.coordinator = make_coordinator(config, self.contracts, self.coordinator.signer, self.clock)
+        self.transport = AppTransport(create_app(self.coordinator), self.portal)
+
+    def outbox_row(self, purpose: str) -> Outbox:
+        with self.coordinator.reading() as session:
+            return session.query(Outbox).filter(Outbox.purpose == purpose).one()
+
+    def outbox(self, state: CallState) -> list[str]:
+        with self.coordinator.reading() as session:
+            return [row.purpose for row in session.query(Outbox).order_by(Outbox.id) if row.state == state]
+
+
+def make_coordinator(config: CoordinatorConfig, contracts: Contracts, signer: Signer, clock: Any) -> Coordinator:
+    return Coordinator(
+        config,
+        engine=open_engine(config.resolved_database_url),
+        blobs=BlobStore(config.data_dir / "blobs"),
+        deployment=Deployment(contracts.domain, contracts.addresses),
+        signer=signer,
+        clock=clock,
+        chain=contracts,
+    )
+
+
+def pool_config(rules: Rules, coordinator: Signer, trainer: Signer) -> dict[str, Any]:
+    return {
+        **{name: number_hash(1) for name in ("model_hash", "environment_hash")},
+        "rules_hash": rules.rules_hash,
+        "checkpoint_key": "0x" + "00" * 32,
+        "slashable_mask": SLASHABLE_MASK,
+        "price": PRICE_WEI,
+        "verify_price": VERIFY_PRICE_WEI,
+        "min_allotment": 10 * CREDIT,
+        "seat_bond": 5 * CREDIT,
+        "appeal_bond": CREDIT,
+        "challenge_bond": CREDIT,
+        "epoch_max": 60,
+        **SETTLING,
+        "retention": 600,
+        "lease_max": 60,
+        "accept_quorum": 1,
+        "slash_quorum": 2,
+        "jury_size": 3,
+        "draw_limit": 5,
+        "bounty_cap": CREDIT,
+        "first_slash_bps": 1000,
+        "later_slash_bps": 10_000,
+        "bounty_bps": 1000,
+        "reaudit_bps": 1000,
+        "max_async": 2,
+        "max_units": rules.max_units,
+        "coordinator": coordinator.address,
+        "coordinator_timeout": 600,
+        "confirmations": 1,
+        "trainer": trainer.address,
+        "token": "0x" + "00" * 20,
+    }
+
+
+@dataclass(frozen=True)
+class Start:
+    """A pool that is set up, to be taken up by each test: the chain's snapshot and the coordinator's database."""
+
+    chain: LocalChain
+    config: CoordinatorConfig
+    database: bytes
+
+    def restore(self, folder: Path, snapshot: str, portal: anyio.from_thread.BlockingPortal) -> World:
+        if not self.chain.contracts.client.rpc.call("evm_revert", snapshot):
+            raise AssertionError("the chain can't go back to its snapshot")
+        (folder / "coordinator.sqlite").write_bytes(self.database)
+        return open_world(self.chain, self.config.model_copy(update={"data_dir": folder}), portal)
+
+
+@pytest.fixture(scope="session")
+def start(
+    local_chain: LocalChain,
+    tmp_path_factory: pytest.TempPathFactory,
+    empty_database: bytes,
+    portal: anyio.from_thread.BlockingPortal,
+) -> Start:
+    """A funded pool with version 0, one allotted node, three validators with a seat each, all indexed."""
+    folder = tmp_path_factory.mktemp("start")
+    (folder / "coordinator.sqlite").write_bytes(empty_database)
+    config = create_pool(local_chain, folder)
+    world = open_world(local_chain, config, portal)
+    with world.coordinator.writing() as session:
+        remember_rules(session, world.rules)
+    fund_pool(world, local_chain.creator)
+    join(world)
+    world.publish(0)
+    send_outbox(world.coordinator)
+    with world.coordinator.engine.connect() as connection:
+        connection.exec_driver_sql("COMMIT")
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    world.coordinator.engine.dispose()
+    return Start(local_chain, config, (folder / "coordinator.sqlite").read_bytes())
+
+
+@pytest.fixture(scope="session")
+def snapshots(start: Start) -> list[str]:
+    """The newest snapshot of the start: one works once."""
+    return [start.chain.contracts.client.rpc.call("evm_snapshot")]
+
+
+@contextmanager
+def new_world(
+    start: Start, snapshots: list[str], folder: Path, portal: anyio.from_thread.BlockingPortal
+) -> Iterator[World]:
+    """The start, to be changed; whatever was before it is gone from the chain."""
+    made = start.restore(folder, snapshots.pop(), portal)
+    snapshots.append(start.chain.contracts.client.rpc.call("evm_snapshot"))
+    yield made
+    made.coordinator.engine.dispose()
+
+
+@pytest.fixture
+def world(
+    start: Start, snapshots: list[str], tmp_path: Path, portal: anyio.from_thread.BlockingPortal
+) -> Iterator[World]:
+    """The start, for one test."""
+    with new_world(start, snapshots, tmp_path, portal) as made:
+        yield made
+
+
+def create_pool(chain: LocalChain, folder: Path) -> CoordinatorConfig:
+    _, coordinator, trainer = dev_signers(3)
+    first_block = chain.contracts.client.head().number
+    receipt = chain.send(chain.creator, "pools", "createPool", pool_config(make_rules(), coordinator, trainer))
+    return CoordinatorConfig(
+        chain_url=chain.process.url,
+        pool_id=int(chain.contracts.events(receipt)[0].arguments["pool_id"]),
+        ledger=chain.contracts.addresses.ledger,
+        keystore=folder / "none.json",
+        data_dir=folder,
+        public_hosts=(HOST,),
+        groups_per_step=2,
+        epoch_seconds=10**6,
+        epochs_per_earnings=1,
+        first_block=first_block,
+    )
+
+
+def open_world(chain: LocalChain, config: CoordinatorConfig, portal: anyio.from_thread.BlockingPortal) -> World:
+    _, key, trainer, provider, *validators = dev_signers(4 + NUM_VALIDATORS)
+    clock = StandingClock()
+    coordinator = make_coordinator(config, chain.contracts, key, clock)
+    return World(
+        coordinator,
+        make_rules(),
+        AppTransport(create_app(coordinator), portal),
+        clock,
+        Signer(bytes(31) + b"\x63"),
+        trainer,
+        validators,
+        chain=chain,
+        pool_id=config.pool_id,
+        provider=provider,
+        portal=portal,
+    )
+
+
+def fund_pool(world: World, creator: Signer) -> None:
+    world.send(creator, "credits", "mint", creator.address, 1000 * CREDIT)
+    world.send(creator, "credits", "approve", world.contracts.addresses.pools, 1000 * CREDIT)
+    world.send(creator, "pools", "fund", world.pool_id, 1000 * CREDIT)
+
+
+def join(world: World) -> None:
+    """Provider and validators stake, the node is added and allotted, each validator bonds a seat."""
+    registry = world.contracts.addresses.registry
+    for signer in (world.provider, *world.validators):
+        world.send(signer, "credits", "faucet", 100 * CREDIT)
+        world.send(signer, "credits", "approve", registry, 100 * CREDIT)
+        world.send(signer, "registry", "stake", 100 * CREDIT)
+    message = NodeAuthorization(provider=world.provider.address, node=world.node.address, nonce=0, deadline=2**40)
+    signature = world.node.sign(message, world.contracts.registry_domain)
+    world.send(world.provider, "registry", "addNode", world.node.address, 0, 2**40, signature)
+    world.send(world.provider, "registry", "allot", world.node.address, world.pool_id, 50 * CREDIT)
+    for validator in world.validators:
+        world.send(validator, "registry", "bondSeat", world.pool_id)
