@@ -27,6 +27,7 @@ from protocol.tokenizer import Tokenizer
 from protocol.weights import ModelConfig, save_checkpoint
 from protocol.wire import Receipt, Signed, Task, WeightsRelease
 from testnet.base_model.vocabulary import EOS_ID, PAD_ID, make_tokenizer
+from worker.config import WorkerConfig
 from worker.engine.base import Engine
 from worker.engine.torch import TorchEngine
 from worker.folder import WorkerFolder
@@ -106,6 +107,8 @@ class FakePool:
     chain: FakeChain
     releases: dict[int, Signed[WeightsRelease]] = field(default_factory=dict)
     tasks: list[Signed[Task]] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    standings: dict[str, tuple[api.Standing, str | None]] = field(default_factory=dict)
     received: dict[str, tuple[api.SubmissionEnvelope, list[Rollout]]] = field(default_factory=dict)
     returned: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
@@ -180,7 +183,9 @@ class FakePool:
         self.tasks.append(Signed[Task].by(self.coordinator, task, self.domain))
         return self._answer(self.tasks[-1])
 
-    def _submissions(self, request: httpx.Request, submission_id: str) -> httpx.Response:
+    def _submissions(self, request: httpx.Request, submission_id: str, *rest: str) -> httpx.Response:
+        if request.method == "GET":
+            return self._submission(submission_id, *rest)
         envelope = api.SubmissionEnvelope.model_validate_json(
             base64.urlsafe_b64decode(request.headers[ENVELOPE_HEADER])
         )
@@ -191,8 +196,34 @@ class FakePool:
         if content_hash(header, rollouts) != submission.content_hash:
             return self._refused(RejectReason.FILE_MISMATCH)
         self.received[submission_id] = envelope, rollouts
+        self.files[submission_id] = request.content
         receipt = Receipt(submission_id=submission_id, received_block=1, include_by_epoch=1)
         return self._answer(Signed[Receipt].by(self.coordinator, receipt, self.domain))
+
+    def _submission(self, submission_id: str, *rest: str) -> httpx.Response:
+        """What the coordinator says of a submission, or its file."""
+        if submission_id not in self.received:
+            return self._refused(RejectReason.LEASE_UNKNOWN)
+        if rest == ("file",):
+            return httpx.Response(200, content=self.files[submission_id])
+        envelope, rollouts = self.received[submission_id]
+        standing, reason = self.standings.get(submission_id, (api.Standing.RECEIVED, None))
+        view = api.SubmissionView(
+            submission_id=submission_id,
+            provider=self.trainer.address,
+            submission=envelope.submission,
+            task=self.tasks[envelope.submission.message.counter],
+            standing=standing,
+            reason=reason,
+            file_sha256=envelope.file_sha256,
+            num_bytes=envelope.num_bytes,
+            num_rollouts=len(rollouts),
+            num_units=sum(rollout.num_units for rollout in rollouts),
+            received_time=1,
+            epoch=0,
+            log_index=1,
+        )
+        return self._answer(view)
 
     def _answer(self, document: Any) -> httpx.Response:
         return httpx.Response(200, content=document.model_dump_json().encode())
@@ -307,3 +338,21 @@ def make_worker(pool: FakePool, tmp_path: Path) -> Iterator[Callable[..., Worker
     yield make
     while opened:
         opened.pop().close()
+
+
+@pytest.fixture
+def make_config(tmp_path: Path) -> Callable[..., WorkerConfig]:
+    def make(**changes: Any) -> WorkerConfig:
+        settings = {
+            "coordinator_url": "http://pool",
+            "chain_url": "http://chain",
+            "pool_id": 1,
+            "keystore": tmp_path / "key.json",
+            "data_dir": tmp_path / "data",
+            "retry_first_seconds": 0.001,
+            "retry_most_seconds": 0.01,
+            "follow_seconds": 0.001,
+        }
+        return WorkerConfig.model_validate({**settings, **changes})
+
+    return make

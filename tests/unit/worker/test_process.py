@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,24 +19,6 @@ from worker.config import WorkerConfig
 from worker.folder import contents
 from worker.loop import Worker
 from worker.process import WorkerProcess, stop_on_signals
-
-
-@pytest.fixture
-def make_config(tmp_path: Path) -> Callable[..., WorkerConfig]:
-    def make(**changes: Any) -> WorkerConfig:
-        settings = {
-            "coordinator_url": "http://pool",
-            "chain_url": "http://chain",
-            "pool_id": 1,
-            "keystore": tmp_path / "key.json",
-            "data_dir": tmp_path / "data",
-            "retry_first_seconds": 0.001,
-            "retry_most_seconds": 0.01,
-            "follow_seconds": 0.001,
-        }
-        return WorkerConfig.model_validate({**settings, **changes})
-
-    return make
 
 
 class StopsAfterTwo(Worker):
