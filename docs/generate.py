@@ -1,6 +1,6 @@
-"""Write the generated references anew: README.md's tree, docs/cli.md, docs/vectors.json, tables in pages.
+"""Write the generated references anew: README.md's tree, cli.md, openapi.json, vectors.json, tables in pages.
 
-In: module docstrings, `--help` of each command, sources. Out: files, or with `--check` a list of stale ones.
+In: module docstrings, `--help` of each command, the HTTP API, sources. Out: files, or with `--check` a list of stale ones.
 Run: make docs
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -46,6 +47,7 @@ def _generated() -> Iterator[tuple[Path, str]]:
     import vectors
 
     yield ROOT / "docs" / "vectors.json", vectors.vectors()
+    yield ROOT / "docs" / "openapi.json", _http_api()
     for page in sorted((ROOT / "docs").glob("*.md")):
         yield page, reference.with_generated_parts(page.read_text())
     readme = ROOT / "README.md"
@@ -93,6 +95,12 @@ def _first_line(path: Path) -> str:
         return next(titles, "")
     docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
     return " ".join(docstring.split("\n\n")[0].split())
+
+
+def _http_api() -> str:
+    from coordinator.api.app import create_app
+
+    return json.dumps(create_app(None).openapi(), indent=1, sort_keys=True) + "\n"
 
 
 def _command_reference() -> str:
