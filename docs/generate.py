@@ -1,7 +1,7 @@
 """Write the generated references anew: README.md's tree, cli.md, openapi.json, vectors.json, tables in pages.
 
-In: module docstrings, `--help` of each command, the HTTP API, sources. Out: files, or with `--check` a list of stale ones.
-Run: make docs
+In: module docstrings, `--help` of each command, the HTTP API, sources. Out: files, or with `--check` a list of
+stale ones. Run: make docs
 """
 
 from __future__ import annotations
