@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS closed_case (submission_id TEXT PRIMARY KEY) STRICT, 
 """
 
 ROUND = 0
+TOO_LATE = "AccusedTooLate"
 FIRST_COME = ("CaseExists", "WrongState", "TooEarly")
 """Refusals that say a colleague was first, or the chain's clock is a block behind."""
 
@@ -76,9 +77,10 @@ class Accuser:
             self._close(submission_id, case.state.name.lower())
 
     def _try_to_accuse(self, submission_id: str) -> None:
-        """Accuse as soon as enough verdicts are revealed; give up when the Court wouldn't listen any more."""
+        """Accuse as soon as enough verdicts are revealed; give up long after the Court stopped listening."""
         received = self._history.received(submission_id)
-        if received is None or self._chain.time() > received.time + self._chain.record().accuse_seconds:
+        # The Court counts from the epoch's commit, which comes a while after the submission.
+        if received is None or self._chain.time() > received.time + 2 * self._chain.record().accuse_seconds:
             self._close(submission_id, "too_late")
             return
         accusation = assemble(self._client.submission(submission_id), received, self._history, self._chain)
@@ -87,7 +89,9 @@ class Accuser:
         try:
             self._chain.accuse(accusation)
         except TransactionReverted as error:
-            if error.name not in FIRST_COME:
+            if error.name == TOO_LATE:
+                self._close(submission_id, "too_late")
+            elif error.name not in FIRST_COME:
                 raise
         else:
             seats = [verdict.seat for verdict in accusation.verdicts]

@@ -6,7 +6,10 @@ VerificationFailed: a root that one can't recompute gets no signature.
 
 from __future__ import annotations
 
+import sqlite3
+
 from protocol.api import EarningsStatement
+from protocol.chain.pool import PoolRecord
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
 from protocol.merkle.standard import earnings_tree
@@ -15,6 +18,11 @@ from protocol.telemetry import get_logger
 from protocol.wire import EarningsAttestation, Signed
 from verifier.chain import PoolChain
 from verifier.history import History
+from verifier.payments import PROVIDER, VALIDATOR, Payments
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS attested (epoch INTEGER PRIMARY KEY) STRICT;
+"""
 
 
 def can_attest(statement: EarningsStatement, history: History) -> bool:
@@ -22,9 +30,10 @@ def can_attest(statement: EarningsStatement, history: History) -> bool:
     return history.num_epochs > statement.epoch
 
 
-def check_statement(statement: EarningsStatement, history: History) -> None:
-    """Raises VerificationFailed unless root and total are what the log's payments add up to."""
-    earned = {account: amount for account, amount in history.earnings(statement.epoch).items() if amount}
+def check_statement(statement: EarningsStatement, history: History, record: PoolRecord, attested_epoch: int) -> None:
+    """Raises VerificationFailed unless root and total are what the log's payments add up to, and each is earned."""
+    check_payments(statement.epoch, history.payments, record, attested_epoch)
+    earned = {account: amount for account, amount in history.payments.earnings(statement.epoch).items() if amount}
     root = earnings_tree(earned).root if earned else None
     if (statement.root, statement.total_wei) != (root, sum(earned.values())):
         raise VerificationFailed(
@@ -34,11 +43,31 @@ def check_statement(statement: EarningsStatement, history: History) -> None:
         )
 
 
+def check_payments(epoch: int, payments: Payments, record: PoolRecord, attested_epoch: int) -> None:
+    """Raises VerificationFailed where the log pays for nothing, at other prices, or without the pool's quorum.
+
+    Prices that were paid up to `attested_epoch` were held against the terms of their time.
+    """
+    faults = [f"log entry {fault.log_index}: {fault.detail}" for fault in payments.faults(epoch)]
+    terms = {PROVIDER: record.prices_wei, VALIDATOR: record.verify_prices_wei}
+    faults += [
+        f"a {price.earner} is paid {price.price_wei} for a unit, the pool's terms are {sorted(terms[price.earner])}"
+        for price in payments.unit_prices(attested_epoch, epoch)
+        if price.price_wei not in terms[price.earner]
+    ]
+    quorum = payments.least_quorum(epoch)
+    if quorum is not None and quorum < record.accept_quorum:
+        faults.append(f"a submission is accepted by {quorum} verdicts, the quorum is {record.accept_quorum}")
+    if faults:
+        raise VerificationFailed(
+            f"the log up to epoch {epoch} pays what isn't earned", "; ".join(faults), "don't sign; keep the log"
+        )
+
+
 def attestation(
-    statement: EarningsStatement, seat: int, history: History, signer: Signer, domain: SigningDomain
+    statement: EarningsStatement, seat: int, signer: Signer, domain: SigningDomain
 ) -> Signed[EarningsAttestation]:
-    """This seat's signature under a statement that holds."""
-    check_statement(statement, history)
+    """A seat's signature under a statement that was checked."""
     message = EarningsAttestation(
         pool_id=statement.pool_id,
         epoch=statement.epoch,
@@ -52,23 +81,31 @@ def attestation(
 class Attester:
     """Signs for each newly proposed statement once, with every seat that this validator holds."""
 
-    def __init__(self, signer: Signer, chain: PoolChain, client: CoordinatorClient, history: History) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, signer: Signer, chain: PoolChain, client: CoordinatorClient, history: History
+    ) -> None:
+        self._db = db
         self._signer = signer
         self._chain = chain
         self._client = client
         self._history = history
-        self._attested_epoch = -1
-        """Newest statement that was signed for; after a restart the newest is signed again, which is the same."""
+        db.executescript(SCHEMA)
+
+    @property
+    def attested_epoch(self) -> int:
+        """Of the newest statement that was signed for; -1 before the first."""
+        return int(self._db.execute("SELECT COALESCE(MAX(epoch), -1) FROM attested").fetchone()[0])
 
     def turn(self) -> None:
         """Attest the newest statement, if it is new. Raises VerificationFailed where it doesn't hold."""
         statement = self._client.newest_earnings()
-        if statement is None or statement.epoch <= self._attested_epoch or not can_attest(statement, self._history):
+        if statement is None or statement.epoch <= self.attested_epoch or not can_attest(statement, self._history):
             return
+        check_statement(statement, self._history, self._chain.record(), self.attested_epoch)
         num_epochs = self._chain.num_epochs()
         for seat in self._chain.seats():
             if seat.validator == self._signer.address and seat.is_active(num_epochs):
-                signed = attestation(statement, seat.index, self._history, self._signer, self._chain.domain)
+                signed = attestation(statement, seat.index, self._signer, self._chain.domain)
                 self._client.attest_earnings(signed)
-        self._attested_epoch = statement.epoch
+        self._db.execute("INSERT INTO attested VALUES (?)", (statement.epoch,))
         get_logger().info("earnings.attested", epoch=statement.epoch, total_wei=str(statement.total_wei))

@@ -1,8 +1,8 @@
 """The pool's log as this verifier has checked it: every leaf re-hashed, every head compared with the chain.
 
-In: log entries from the coordinator, heads from the chain. Out: what was received when, and what was paid to
-whom, up to each anchored epoch. Nothing here is believed before the root over it equals the anchored one.
-Consumes: entries up to the newest anchored size. Produces: tables `received` and `payment`, and the log's nodes.
+In: log entries from the coordinator, heads from the chain. Out: what was received when, and what was paid to whom
+(`verifier/payments.py`), up to each anchored epoch. Nothing is believed before the root over it equals the anchored.
+Consumes: entries up to the newest anchored size. Produces: the table `received`, the log's nodes, payments.
 Waits for: a head on chain. Unblocked by: `commitEpoch`.
 """
 
@@ -19,6 +19,7 @@ from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.chain.pool import LogHead
 from protocol.errors import VerificationFailed
 from protocol.merkle.history import Frontier, Node, NodeAddress, event_leaf_hash_of, inclusion_proof
+from verifier.payments import Payments
 from verifier.store import transaction
 
 SCHEMA = """
@@ -28,9 +29,6 @@ CREATE TABLE IF NOT EXISTS node (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS received (
     submission_id TEXT PRIMARY KEY, log_index INTEGER NOT NULL, epoch INTEGER NOT NULL, document TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS payment (
-    account TEXT NOT NULL, epoch INTEGER NOT NULL, amount_wei TEXT NOT NULL, PRIMARY KEY (account, epoch)
 ) STRICT, WITHOUT ROWID;
 """
 
@@ -65,6 +63,7 @@ class History:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         db.executescript(SCHEMA)
+        self.payments = Payments(db)
 
     @property
     def num_epochs(self) -> int:
@@ -91,14 +90,6 @@ class History:
         """The path from a submission's leaf to the root that its epoch anchors."""
         (size,) = self._db.execute("SELECT size FROM head WHERE epoch = ?", (received.epoch,)).fetchone()
         return inclusion_proof(self, received.log_index, size)
-
-    def earnings(self, epoch: int) -> dict[str, int]:
-        """Gross cumulative payments by account, up to and including `epoch`."""
-        totals: dict[str, int] = {}
-        rows = self._db.execute("SELECT account, amount_wei FROM payment WHERE epoch <= ?", (epoch,))
-        for account, amount in rows:
-            totals[account] = totals.get(account, 0) + int(amount)
-        return totals
 
     def read(self, addresses: Sequence[NodeAddress]) -> list[str]:
         """Hashes of complete subtrees: this is a `NodeReader`."""
@@ -136,12 +127,7 @@ class History:
                 "INSERT OR IGNORE INTO received VALUES (?, ?, ?, ?)",
                 (entry.subject, entry.index, epoch, canonical_json(event).decode()),
             )
-        for account, amount_wei in event["data"].get("payments", ()):
-            row = self._db.execute(
-                "SELECT amount_wei FROM payment WHERE account = ? AND epoch = ?", (account, epoch)
-            ).fetchone()
-            total = int(amount_wei) + (int(row[0]) if row else 0)
-            self._db.execute("INSERT OR REPLACE INTO payment VALUES (?, ?, ?)", (account, epoch, str(total)))
+        self.payments.note(entry, epoch)
 
 
 def checked_leaf(entry: LogEntry, index: int) -> str:

@@ -17,6 +17,7 @@ from protocol.client import CoordinatorClient
 from protocol.environments.base import Environment
 from protocol.environments.registry import environment_of
 from protocol.errors import VerificationFailed
+from protocol.reasons import Outcome
 from protocol.rules import Rules
 from protocol.signing import Signer, SigningDomain
 from protocol.tokenizer import Tokenizer
@@ -60,6 +61,7 @@ class Judge:
         dossier = self._fetch(assignment, received)
         claim = assignment.submission.message
         finding = examine(dossier, self._instruments(dossier.rules, claim.policy_version))
+        _check_units(received, finding)
         verdict = seal(assignment, finding, self._signer, self._chain.domain)
         return self._verdicts.keep(verdict, claim.node, finding.completions_hash)
 
@@ -98,6 +100,16 @@ class Judge:
             tokenizer = Tokenizer.load(self._weights.fetch(policy_version))
             self._environments[rules.rules_hash] = environment_of(rules.environment, tokenizer)
         return self._environments[rules.rules_hash]
+
+
+def _check_units(received: Received, finding: Finding) -> None:
+    """What will be paid for is what was handed in."""
+    logged = received.event["data"].get("num_units")
+    if finding.outcome is Outcome.ACCEPT and logged != finding.evidence.num_units:
+        raise VerificationFailed(
+            "the log counts other units than the file has",
+            f"{logged} of {received.submission_id}, the file has {finding.evidence.num_units}",
+        )
 
 
 def seal(assignment: Assignment, finding: Finding, signer: Signer, domain: SigningDomain) -> KeptVerdict:

@@ -61,7 +61,8 @@ def connect_verifier(config: VerifierConfig, clock: Clock, stop: threading.Event
     contracts = Contracts.connect(config.chain_url, ledger, clock, chain_id=info.chain_id)
     signer = load_signer(info.chain_id, config.keystore, config.password_file)
     lane = Lane(contracts.client, signer, clock)
-    chain = ChainPool(contracts, config.pool_id, confirmations=info.confirmations, lane=lane)
+    confirmations = contracts.read("pools", "configOf", config.pool_id)["confirmations"]
+    chain = ChainPool(contracts, config.pool_id, confirmations=confirmations, lane=lane)
     client = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
     return build_verifier(config, signer, chain, client)
 
@@ -81,7 +82,7 @@ def build_verifier(config: VerifierConfig, signer: Signer, chain: PoolChain, cli
         commitments=Commitments(db, signer, chain.domain),
         judge=Judge(signer, chain, client, history, verdicts, weights),
         accuser=Accuser(db, chain, client, history),
-        attester=Attester(signer, chain, client, history),
+        attester=Attester(db, signer, chain, client, history),
         max_judged=config.max_judged,
     )
 

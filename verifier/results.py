@@ -12,8 +12,8 @@ from protocol.reasons import Cost, Outcome, RejectReason
 from protocol.rules import Limit
 from protocol.wire import CheckResult
 
-NUM_DECIMALS = 5
-"""Evidence is canonical JSON, which has no numbers nearer to zero than 1e-5."""
+NUM_DECIMALS = 4
+"""Evidence is canonical JSON: numbers nearer to zero than 1e-4 are spelled differently by different languages."""
 
 MAX_DETAIL_CHARACTERS = 240
 

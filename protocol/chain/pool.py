@@ -32,6 +32,9 @@ class PoolRecord:
     coordinator: str
     trainer: str
     rules_hashes: frozenset[str]
+    prices_wei: frozenset[int]
+    """What a unit of such a lease may earn its provider, and `verify_prices_wei` a validator."""
+    verify_prices_wei: frozenset[int]
     accept_quorum: int
     slash_quorum: int
     draw_limit: int
@@ -125,11 +128,17 @@ class ChainPool:
             Read("pools", "announcedTerms", (self.pool_id,)),
             Read("pools", "caseTerms", (self.pool_id,)),
         )
+
+        def upcoming(term: str) -> tuple[int, ...]:
+            return (announced[term],) if announced["rules_hash"] != ZERO_HASH else ()
+
         return PoolRecord(
             pool_id=self.pool_id,
             coordinator=config["coordinator"],
             trainer=config["trainer"],
             rules_hashes=frozenset({config["rules_hash"], announced["rules_hash"]} - {ZERO_HASH}),
+            prices_wei=frozenset({config["price"], *upcoming("price")}),
+            verify_prices_wei=frozenset({config["verify_price"], *upcoming("verify_price")}),
             accept_quorum=config["accept_quorum"],
             slash_quorum=config["slash_quorum"],
             draw_limit=config["draw_limit"],

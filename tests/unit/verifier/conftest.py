@@ -120,6 +120,8 @@ def chain(domain: SigningDomain, coordinator: Signer, make_signer: Callable[[int
         coordinator=coordinator.address,
         trainer=make_signer(102).address,
         rules_hashes=frozenset(),
+        prices_wei=frozenset({1}),
+        verify_prices_wei=frozenset({2}),
         accept_quorum=1,
         slash_quorum=2,
         draw_limit=8,

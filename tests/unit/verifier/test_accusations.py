@@ -230,11 +230,17 @@ def test_any_other_refusal_is_heard_of(site: Site) -> None:
 
 
 def test_what_can_not_be_accused_any_more_is_closed(site: Site) -> None:
-    site.court.now = 150 + site.court.record().accuse_seconds + 1
+    site.court.now = 150 + 2 * site.court.record().accuse_seconds + 1
     site.accuser.turn()
     assert site.court.accusations == [] and site.accuser.open_cases() == []
 
 
 def test_an_unrevealed_verdict_accuses_nobody(site: Site) -> None:
     site.store.execute("UPDATE verdict SET revealed = 0")
+    assert site.accuser.open_cases() == []
+
+
+def test_the_courts_word_on_the_deadline_is_final(site: Site) -> None:
+    site.court.refusal = "AccusedTooLate"
+    site.accuser.turn()
     assert site.accuser.open_cases() == []

@@ -26,8 +26,8 @@ def test_what_was_received_and_paid_is_known_up_to_each_epoch(store: sqlite3.Con
     history.follow(chain.heads(0), log.read)
     received = history.received(SUBMISSION)
     assert received is not None and (received.log_index, received.time, received.epoch) == (0, 120, 0)
-    assert history.earnings(0) == {ALICE: 7, BOB: 1}
-    assert history.earnings(1) == {ALICE: 7 + 10**30, BOB: 1}
+    assert history.payments.earnings(0) == {ALICE: 7, BOB: 1}
+    assert history.payments.earnings(1) == {ALICE: 7 + 10**30, BOB: 1}
     assert history.received("0x" + "99" * 32) is None
 
 
@@ -64,9 +64,9 @@ def test_a_log_that_the_chain_does_not_anchor_is_refused(store: sqlite3.Connecti
     history = History(store)
     with pytest.raises(VerificationFailed, match="anchors"):
         history.follow(chain.heads(0), forged.read)
-    assert history.num_epochs == 0 and history.earnings(0) == {}
+    assert history.num_epochs == 0 and history.payments.earnings(0) == {}
     history.follow(chain.heads(0), log.read)
-    assert history.earnings(0) == {ALICE: 7}
+    assert history.payments.earnings(0) == {ALICE: 7}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,163 @@
+"""What the log's payments are for: each must follow from a submission that was received and judged.
+
+In: the events of the checked log, in order. Out: what each account earned, and faults: payments that nothing in
+the log earns. A statement over a fault gets no signature (`verifier/attest.py`), whatever it adds up to.
+
+    submission.received    its units, its provider
+    verdict.revealed       who judged it, which way, in time or not
+    submission.accepted    pays the provider its units × a price of the pool, once
+    submission.accepted    and .rejected pay validators who agreed in time their units × a verify price, once each
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.api import LogEntry
+from protocol.reasons import Outcome
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS payment (
+    account TEXT NOT NULL, epoch INTEGER NOT NULL, amount_wei TEXT NOT NULL, PRIMARY KEY (account, epoch)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS revealed (
+    submission_id TEXT NOT NULL, validator TEXT NOT NULL, accepts INTEGER NOT NULL, in_time INTEGER NOT NULL,
+    PRIMARY KEY (submission_id, validator)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS settled (
+    submission_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL, accepted INTEGER NOT NULL, num_agreeing INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS unit_price (
+    earner TEXT NOT NULL, price_wei TEXT NOT NULL, epoch INTEGER NOT NULL, PRIMARY KEY (earner, price_wei)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS payment_fault (
+    log_index INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, detail TEXT NOT NULL
+) STRICT;
+"""
+
+SETTLING = {"submission.accepted": True, "submission.rejected": False}
+PROVIDER, VALIDATOR = "provider", "validator"
+
+
+@dataclass(frozen=True)
+class PaymentFault:
+    """A log entry that pays what nothing earns."""
+
+    log_index: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class UnitPrice:
+    """What somebody was paid for a unit: `earner` is provider or validator."""
+
+    earner: str
+    price_wei: int
+
+
+class Payments:
+    """The tables of payments and of what they are for."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        db.executescript(SCHEMA)
+
+    def note(self, entry: LogEntry, epoch: int) -> None:
+        """Take in one event of `epoch`."""
+        kind, data = entry.event["type"], entry.event["data"]
+        if kind == "verdict.revealed":
+            self._note_verdict(entry.subject, data)
+        payments = [(account, int(amount)) for account, amount in data.get("payments", ())]
+        if kind in SETTLING:
+            fault = self._settle(entry.subject, SETTLING[kind], data, epoch, dict(payments))
+        else:
+            fault = f"a {kind} pays" if payments else None
+        if fault is not None:
+            self._db.execute("INSERT INTO payment_fault VALUES (?, ?, ?)", (entry.index, epoch, fault))
+        for account, amount in payments:
+            self._add(account, epoch, amount)
+
+    def earnings(self, epoch: int) -> dict[str, int]:
+        """Gross cumulative payments by account, up to and including `epoch`."""
+        totals: dict[str, int] = {}
+        for account, amount in self._db.execute("SELECT account, amount_wei FROM payment WHERE epoch <= ?", (epoch,)):
+            totals[account] = totals.get(account, 0) + int(amount)
+        return totals
+
+    def faults(self, epoch: int) -> list[PaymentFault]:
+        """Payments up to `epoch` that nothing earns, oldest first."""
+        rows = self._db.execute(
+            "SELECT log_index, detail FROM payment_fault WHERE epoch <= ? ORDER BY log_index LIMIT 10", (epoch,)
+        )
+        return [PaymentFault(*row) for row in rows.fetchall()]
+
+    def unit_prices(self, after_epoch: int, epoch: int) -> set[UnitPrice]:
+        """Every price that was first paid after `after_epoch`, up to `epoch`."""
+        query = "SELECT earner, price_wei FROM unit_price WHERE epoch > ? AND epoch <= ?"
+        rows = self._db.execute(query, (after_epoch, epoch))
+        return {UnitPrice(earner, int(price)) for earner, price in rows.fetchall()}
+
+    def least_quorum(self, epoch: int) -> int | None:
+        """How many verdicts agreed on the least agreed of the accepted submissions; None where there is none."""
+        row = self._db.execute(
+            "SELECT MIN(num_agreeing) FROM settled WHERE accepted AND epoch <= ?", (epoch,)
+        ).fetchone()
+        return None if row[0] is None else int(row[0])
+
+    def _note_verdict(self, submission_id: str, data: Mapping[str, Any]) -> None:
+        self._db.execute(
+            "INSERT OR IGNORE INTO revealed VALUES (?, ?, ?, ?)",
+            (submission_id, data["validator"], data["outcome"] == Outcome.ACCEPT, bool(data["in_time"])),
+        )
+
+    def _settle(
+        self, submission_id: str, accepted: bool, data: Mapping[str, Any], epoch: int, payments: Mapping[str, int]
+    ) -> str | None:
+        """Note that a submission is settled; what is wrong with what that pays, if anything is."""
+        if self._db.execute("SELECT 1 FROM settled WHERE submission_id = ?", (submission_id,)).fetchone():
+            return "it is settled a second time" if payments else None
+        verdicts = self._db.execute(
+            "SELECT validator, accepts, in_time FROM revealed WHERE submission_id = ?", (submission_id,)
+        ).fetchall()
+        agreeing = {validator for validator, accepts, _ in verdicts if bool(accepts) is accepted}
+        in_time = {validator for validator, _, in_time in verdicts if in_time}
+        self._db.execute("INSERT INTO settled VALUES (?, ?, ?, ?)", (submission_id, epoch, accepted, len(agreeing)))
+        if accepted and 2 * len(agreeing) <= len(verdicts):
+            return "it is accepted against its verdicts"
+        received = self._received(submission_id)
+        if received is None:
+            return "it was never received" if payments else None
+        if data["num_units"] != received["num_units"]:
+            return f"{data['num_units']} units are settled, {received['num_units']} were received"
+        paid = {PROVIDER: {received["provider"]} if accepted else set(), VALIDATOR: agreeing & in_time}
+        return next(filter(None, self._faults_of(paid, payments, received["num_units"], epoch)), None)
+
+    def _faults_of(
+        self, paid: Mapping[str, set[str]], payments: Mapping[str, int], num_units: int, epoch: int
+    ) -> Iterator[str | None]:
+        for account, amount in payments.items():
+            earner = next((earner for earner in (PROVIDER, VALIDATOR) if account in paid[earner]), None)
+            price_wei, rest = divmod(amount, num_units)
+            if earner is None or rest:
+                yield f"{account} is paid {amount} for {num_units} units as {earner or 'nobody'}"
+            else:
+                self._db.execute("INSERT OR IGNORE INTO unit_price VALUES (?, ?, ?)", (earner, str(price_wei), epoch))
+
+    def _received(self, submission_id: str) -> dict[str, Any] | None:
+        """The data of the event that received it."""
+        row = self._db.execute("SELECT document FROM received WHERE submission_id = ?", (submission_id,)).fetchone()
+        if row is None:
+            return None
+        data: dict[str, Any] = json.loads(row[0])["data"]
+        return data
+
+    def _add(self, account: str, epoch: int, amount_wei: int) -> None:
+        row = self._db.execute(
+            "SELECT amount_wei FROM payment WHERE account = ? AND epoch = ?", (account, epoch)
+        ).fetchone()
+        total = amount_wei + (int(row[0]) if row else 0)
+        self._db.execute("INSERT OR REPLACE INTO payment VALUES (?, ?, ?)", (account, epoch, str(total)))
