@@ -18,7 +18,7 @@ from coordinator.db.log import Event
 from coordinator.db.work import CommitmentRow, SubmissionRow, TaskRow, VerdictRow
 from coordinator.facts import chain_facts, newest_committed
 from coordinator.log import LogNodes
-from coordinator.pool import pool_record
+from coordinator.pool import freshness, pool_record
 from coordinator.rules import rules_document
 from protocol.bundle import (
     EarningsProof,
@@ -59,6 +59,7 @@ def proof_bundle(coordinator: Coordinator, session: Session, submission_id: str)
         earnings=_earnings(session, row.provider),
         links=_links(session, heads),
         chain=chain_facts(coordinator, session, pool, row, heads),
+        freshness=freshness(session, coordinator.clock.now()),
     )
 
 

@@ -31,6 +31,8 @@ from protocol.wire import EarningsAttestation, Signed
 
 PROPOSED = "earnings.proposed"
 ATTESTATION_ROUND = 0
+PATIENCE = 4
+"""How many times longer a statement waits that isn't on chain yet."""
 
 
 def earnings_id(pool_id: int, epoch: int) -> str:
@@ -52,12 +54,14 @@ def cumulative_payments(session: Session, epoch: Epoch, base: Earnings | None, b
 
 
 def can_propose(newest: Earnings | None, epoch: Epoch | None, every_epochs: int) -> bool:
-    """Whether it is time: the last statement is on chain, and `every_epochs` epochs have passed since."""
-    if epoch is None:
-        return False
-    if newest is None:
-        return True
-    return newest.transaction_hash is not None and epoch.epoch >= newest.epoch + every_epochs
+    """Whether it is time: `every_epochs` after the last statement; longer while that one waits for its seats.
+
+    A statement whose seats stay silent is overtaken in the end: the next one says all that it said.
+    """
+    if epoch is None or newest is None:
+        return epoch is not None
+    patience = 1 if newest.transaction_hash is not None else PATIENCE
+    return epoch.epoch >= newest.epoch + patience * every_epochs
 
 
 def propose_earnings(coordinator: Coordinator) -> None:

@@ -5,7 +5,7 @@ In: a submission's row. Out: `ChainFacts`, in the form in which an auditor reads
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from coordinator.context import Coordinator
@@ -54,7 +54,7 @@ def chain_facts(
 
 def _case(session: Session, row: SubmissionRow) -> CaseFact | None:
     """What the Court's events say of the case, in order."""
-    events = [event for event in _events(session, *CASE_STATES) if _is_about(event, row.submission_id)]
+    events = _in_order(session, ChainEvent.name.in_(CASE_STATES), ChainEvent.subject == row.submission_id)
     if not events:
         return None
     return CaseFact(
@@ -65,15 +65,11 @@ def _case(session: Session, row: SubmissionRow) -> CaseFact | None:
     )
 
 
-def _is_about(event: ChainEvent, submission_id: str) -> bool:
-    return bool(event.arguments.get("submission_id") == submission_id)
-
-
 def _earnings_fact(session: Session, provider: str) -> EarningsFact | None:
     row = newest_committed(session)
     if row is None:
         return None
-    claims = (event.arguments for event in _events(session, "Claimed"))
+    claims = (event.arguments for event in _in_order(session, ChainEvent.name == "Claimed"))
     return EarningsFact(
         epoch=row.epoch,
         root=row.root,
@@ -87,6 +83,6 @@ def newest_committed(session: Session) -> Earnings | None:
     return session.scalar(committed.order_by(Earnings.epoch.desc()).limit(1))
 
 
-def _events(session: Session, *names: str) -> list[ChainEvent]:
-    found = select(ChainEvent).where(ChainEvent.name.in_(names)).order_by(ChainEvent.block, ChainEvent.log_index)
+def _in_order(session: Session, *conditions: ColumnElement[bool]) -> list[ChainEvent]:
+    found = select(ChainEvent).where(*conditions).order_by(ChainEvent.block, ChainEvent.log_index)
     return list(session.scalars(found))

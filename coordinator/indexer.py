@@ -111,11 +111,12 @@ def _keep(coordinator: Coordinator, session: Session, page: Page) -> None:
             transaction_hash=log.transaction_hash,
             contract=event.contract,
             name=event.name,
+            subject=_subject(event.arguments),
             arguments=event.arguments,
         )
         session.add(row)
         apply_event(session, row)
-        append(session, f"chain.{row.name}", _subject(row.arguments), row.time, _copy(row, log.block_hash))
+        append(session, f"chain.{row.name}", row.subject, row.time, _copy(row, log.block_hash))
     for block in page.blocks:
         session.add(ChainBlock(number=block.number, block_hash=block.block_hash, time=block.timestamp))
     newest = page.blocks[-1]

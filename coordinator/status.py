@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from coordinator.context import Coordinator
 from coordinator.db.chain import ChainEvent, Epoch, Pool
 from coordinator.db.log import Outbox
-from coordinator.db.work import Account, GroupRow, TaskRow
+from coordinator.db.work import Escrow, GroupRow, TaskRow
 from coordinator.log import LogNodes, log_size, open_epoch
 from coordinator.pool import freshness, newest_version
 from protocol.api import Status, Use
@@ -29,6 +29,7 @@ def status(coordinator: Coordinator, session: Session) -> Status:
     size = log_size(session)
     standings = select(TaskRow.standing, func.count()).group_by(TaskRow.standing)
     outbox = select(Outbox.state, func.count()).group_by(Outbox.state)
+    escrow = session.get(Escrow, coordinator.config.pool_id)
     return Status(
         freshness=freshness(session, coordinator.clock.now()),
         epoch=open_epoch(session),
@@ -38,7 +39,7 @@ def status(coordinator: Coordinator, session: Session) -> Status:
         policy_version=newest_version(session, coordinator.config.pool_id),
         num_by_standing=dict(session.execute(standings).all()),
         num_pending_groups=_count(session, GroupRow.group, GroupRow.use == Use.PENDING),
-        earned_wei=sum(session.scalars(select(Account.cumulative_wei))),
+        earned_wei=escrow.earned_wei if escrow else 0,
         claimed_wei=claimed_wei(session),
         outbox=dict(session.execute(outbox).all()),
     )

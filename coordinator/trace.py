@@ -147,7 +147,7 @@ def _chain_events(session: Session, row: SubmissionRow) -> list[ChainEvent]:
     """Events about the submission, and those of the epoch that anchored it."""
     epoch = session.get(Epoch, row.epoch)
     transaction = epoch.transaction_hash if epoch is not None else None
-    is_about_it = ChainEvent.arguments["submission_id"].as_string() == row.submission_id
+    is_about_it = ChainEvent.subject == row.submission_id
     is_its_commit = (ChainEvent.transaction_hash == transaction) & (ChainEvent.name == "EpochCommitted")
     found = select(ChainEvent).where(or_(is_about_it, is_its_commit))
     return list(session.scalars(found.order_by(ChainEvent.block, ChainEvent.log_index)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pydantic import Base64Bytes, BaseModel, ConfigDict
 
-from protocol.api import ContractAddresses, InclusionProof, LogEntry
+from protocol.api import ContractAddresses, Freshness, InclusionProof, LogEntry
 from protocol.rules import Rules
 from protocol.signing import SigningDomain
 from protocol.wire import (
@@ -164,3 +164,4 @@ class ProofBundle(_Shape):
     earnings: EarningsProof | None
     links: tuple[HeadLink, ...]
     chain: ChainFacts
+    freshness: Freshness

@@ -35,6 +35,8 @@ class ChainEvent(Base):
     transaction_hash: Mapped[HashText]
     contract: Mapped[str]
     name: Mapped[str] = mapped_column(index=True)
+    subject: Mapped[HashText] = mapped_column(index=True)
+    """The id that it is about (a submission, a manifest), or zero."""
     arguments: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 

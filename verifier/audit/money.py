@@ -27,6 +27,7 @@ class Books:
 
     earned: Counter[str]
     earned_in_all: Counter[str]
+    block: int
     size: int
     root: str
     head: tuple[int, str]
@@ -50,7 +51,7 @@ def audit_money(client: CoordinatorClient, contracts: Contracts, pool: PoolInfo)
     }
     steps = tuple(take_step(name, check) for name, check in checks.items())
     anchor = f"chain {contracts.client.chain_id}, Ledger {contracts.addresses.ledger}"
-    return Report(f"pool {pool.pool_id}", steps, anchor)
+    return Report(f"pool {pool.pool_id}", steps, anchor, f"block {books.block}, log of {books.size} leaves")
 
 
 def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) -> Books:
@@ -71,6 +72,7 @@ def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) ->
     return Books(
         earned=+earned,
         earned_in_all=+in_all,
+        block=block,
         size=log.size,
         root=log.root,
         head=(head["size"], head["root"]),

@@ -63,11 +63,15 @@ def must_hold(what: str, holds: bool, why: str = "") -> None:
 
 @dataclass(frozen=True)
 class Report:
-    """An audit's result. `anchor` names what the heads were held against, empty without anything trusted."""
+    """An audit's result. `anchor` names what the heads were held against, empty without anything trusted.
+
+    `as_of` says how fresh the evidence is.
+    """
 
     subject: str
     steps: tuple[Step, ...]
     anchor: str
+    as_of: str
 
     @property
     def result(self) -> str:
@@ -86,6 +90,7 @@ class Report:
             "subject": self.subject,
             "result": self.result,
             "anchor": self.anchor,
+            "as_of": self.as_of,
             "steps": [asdict(step) for step in self.steps],
         }
 
@@ -95,4 +100,5 @@ class Report:
         for step in self.steps:
             values = "  ".join(f"{name} {value}" for name, value in step.values.items())
             yield f"{MARKS[step.state]} {step.name:<{width}}  {values or step.why}"
+        yield f"as of: {self.as_of}"
         yield f"{self.result}{f' (anchored: {self.anchor})' if self.anchor else ''}"

@@ -38,4 +38,8 @@ def verify_bundle(bundle: ProofBundle, ground: Ground, submission_id: str) -> Re
         "slash": partial(check_slash, bundle, facts),
     }
     steps = tuple(take_step(name, check) for name, check in checks.items())
-    return Report(submission_id, steps, ground.anchor)
+    fresh = bundle.freshness
+    as_of = (
+        f"coordinator indexed to block {fresh.indexed_block}, head {fresh.head_block}, lag {fresh.lag_seconds:.1f} s"
+    )
+    return Report(submission_id, steps, ground.anchor, as_of)

@@ -54,6 +54,7 @@ def upgrade() -> None:
         sa.Column("transaction_hash", sa.String(length=66), nullable=False),
         sa.Column("contract", sa.String(), nullable=False),
         sa.Column("name", sa.String(), nullable=False),
+        sa.Column("subject", sa.String(length=66), nullable=False),
         sa.Column("arguments", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("block", "log_index"),
@@ -61,6 +62,7 @@ def upgrade() -> None:
     with op.batch_alter_table("chain_event", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_chain_event_block"), ["block"], unique=False)
         batch_op.create_index(batch_op.f("ix_chain_event_name"), ["name"], unique=False)
+        batch_op.create_index(batch_op.f("ix_chain_event_subject"), ["subject"], unique=False)
 
     op.create_table(
         "chain_head",
@@ -404,6 +406,7 @@ def downgrade() -> None:
     op.drop_table("commitment")
     op.drop_table("chain_head")
     with op.batch_alter_table("chain_event", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_chain_event_subject"))
         batch_op.drop_index(batch_op.f("ix_chain_event_name"))
         batch_op.drop_index(batch_op.f("ix_chain_event_block"))
 
