@@ -11,13 +11,16 @@
     send_outbox       consumes queued calls             produces mined ones
 
 Each stage is a function of the coordinator, commits by itself, and does nothing where nothing is due.
-A chain that doesn't answer stops no other stage: its stages are tried again on the next turn.
+A chain that doesn't answer, or a database that is full or locked, stops no other stage: what it held up is tried
+again on the next turn.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+
+from sqlalchemy.exc import OperationalError
 
 from coordinator.context import Coordinator
 from coordinator.draws import open_draws
@@ -70,8 +73,8 @@ class Loop:
         for stage in self._stages:
             try:
                 stage(self._coordinator)
-            except Unreachable as error:
-                get_logger().warning("loop.unreachable", stage=stage.__name__, detail=str(error))
+            except (Unreachable, OperationalError) as error:
+                get_logger().warning("loop.waiting", stage=stage.__name__, detail=str(error)[:300])
 
     def run(self) -> None:
         """Turn until `stop`."""

@@ -6,7 +6,9 @@ loop that fails by a fault of ours ends the process, with exit code 1, rather th
 
 from __future__ import annotations
 
+import signal
 import socket
+from collections.abc import Collection
 from pathlib import Path
 
 import uvicorn
@@ -17,12 +19,14 @@ from coordinator.config import CoordinatorConfig
 from coordinator.context import Coordinator, Deployment
 from coordinator.db.engine import open_engine
 from coordinator.db.migrate import migrate
+from coordinator.indexer import index_chain
 from coordinator.loop import Loop
+from coordinator.pool import pool_record
 from coordinator.rules import read_rules, remember_rules
 from protocol.chain.contracts import Contracts
 from protocol.clock import Clock, SystemClock
 from protocol.config import load_config, write_resolved
-from protocol.errors import ProofpoolError
+from protocol.errors import NotEligible, ProofpoolError
 from protocol.keystore import load_signer
 from protocol.telemetry import configure_logging, get_logger
 
@@ -36,10 +40,19 @@ def run_coordinator(file: Path | None) -> None:
     configure_logging("coordinator", config.log_format)
     write_resolved(config, config.data_dir)
     coordinator = build_coordinator(config, SystemClock())
+    index_chain(coordinator)
+    check_role(coordinator)
     with _listen(config) as listener:
         host, port = listener.getsockname()[:2]
-        server = _server(coordinator, f"{host}:{port}")
-        loop = Loop(coordinator, on_failure=lambda: setattr(server, "should_exit", True))
+        server = _server(coordinator, _names(host, port))
+
+        def stop(*_: object) -> None:
+            server.should_exit = True
+
+        # The server raises its signals again when it has ended, and by then they must not end the process.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        loop = Loop(coordinator, on_failure=stop)
         loop.start()
         get_logger().info("coordinator.listening", url=f"http://{host}:{port}")
         server.run([listener])
@@ -70,6 +83,18 @@ def build_coordinator(config: CoordinatorConfig, clock: Clock) -> Coordinator:
     return coordinator
 
 
+def check_role(coordinator: Coordinator) -> None:
+    """Raises NotEligible where the chain names another key as this pool's coordinator."""
+    with coordinator.reading() as session:
+        expected = pool_record(session, coordinator.config.pool_id).coordinator
+    if coordinator.signer.address != expected:
+        raise NotEligible(
+            "this key isn't the pool's coordinator",
+            f"{coordinator.signer.address}, the pool names {expected}",
+            "use the keystore of the address that the pool was created with",
+        )
+
+
 def _listen(config: CoordinatorConfig) -> socket.socket:
     """A listening socket; port 0 takes a free one. Raises ProofpoolError where the address is taken."""
     try:
@@ -80,8 +105,14 @@ def _listen(config: CoordinatorConfig) -> socket.socket:
         ) from error
 
 
-def _server(coordinator: Coordinator, host: str) -> uvicorn.Server:
-    app = create_app(coordinator, hosts=[host])
+def _names(host: str, port: int) -> set[str]:
+    """Host headers that name this listener."""
+    local = {"127.0.0.1", "localhost"} if host in ("127.0.0.1", "0.0.0.0", "::") else set()
+    return {f"{name}:{port}" for name in {host, *local}}
+
+
+def _server(coordinator: Coordinator, hosts: Collection[str]) -> uvicorn.Server:
+    app = create_app(coordinator, hosts)
     return uvicorn.Server(
         uvicorn.Config(
             app,
