@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 
 from protocol.canonical import canonical_json, hex0x
 from protocol.errors import MalformedFile
+from protocol.parquet import check_pages
 from protocol.rules import SamplingRules
 from protocol.wire import PROTOCOL_VERSION, Hash32
 
@@ -33,6 +34,9 @@ MAX_TEXT_BYTES = 256
 ROWS_PER_READ = 16
 BYTES_PER_TOKEN = 24  # token ids, log-probs, and 258 proof bytes for every 32 tokens
 ROW_OVERHEAD = 2048
+
+_ENCODING = {"compression": "zstd", "use_dictionary": False, "write_statistics": False, "store_schema": False}
+"""Plain pages: nothing in the file repeats itself when it is decoded (`protocol/parquet.py`)."""
 
 SCHEMA = pa.schema(
     [
@@ -127,7 +131,7 @@ def write_rollouts(header: FileHeader, rollouts: Sequence[Rollout]) -> bytes:
     ]
     arrays = [pa.array(values, type=field.type) for values, field in zip(columns, SCHEMA, strict=True)]
     buffer = io.BytesIO()
-    with pq.ParquetWriter(buffer, SCHEMA, compression="zstd", use_dictionary=False, store_schema=False) as writer:
+    with pq.ParquetWriter(buffer, SCHEMA, **_ENCODING) as writer:
         writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA))
         writer.add_key_value_metadata({HEADER_KEY: canonical_json(header.model_dump(mode="json"))})
     return buffer.getvalue()
@@ -138,11 +142,14 @@ def read_rollouts(data: bytes, *, max_rows: int, max_tokens: int) -> tuple[FileH
 
     `max_rows` bounds rows, `max_tokens` bounds each row's prompt and completion.
     """
+    max_bytes = max_rows * (max_tokens * BYTES_PER_TOKEN + ROW_OVERHEAD)
+    max_values = max_rows * (3 * max_tokens + len(SCHEMA))
+    check_pages(data, metadata_key=HEADER_KEY, max_values=max_values, max_bytes=max_bytes)
     try:
         file = pq.ParquetFile(io.BytesIO(data), thrift_string_size_limit=1 << 20, thrift_container_size_limit=1 << 16)
         header = FileHeader.model_validate_json((file.metadata.metadata or {}).get(HEADER_KEY, b""))
         _check_shape(file, max_rows, max_tokens)
-        rows = _read_bounded(file, limit=max_rows * (max_tokens * BYTES_PER_TOKEN + ROW_OVERHEAD)).to_pylist()
+        rows = _read_bounded(file, limit=max_bytes).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MalformedFile("a rollout file can't be read", str(error).splitlines()[0][:200]) from error
     rollouts = [_rollout(row) for row in rows]
@@ -166,7 +173,8 @@ def _check_shape(file: pq.ParquetFile, max_rows: int, max_tokens: int) -> None:
 def _read_bounded(file: pq.ParquetFile, limit: int) -> pa.Table:
     """The table, decoded a few rows at a time, so that a small file can't unfold into a large one unnoticed.
 
-    Column metadata is left alone on purpose: reading its statistics from a hostile file ends the process.
+    `check_pages` has bounded what the pages hold; this bounds what Arrow makes of it. Column metadata is left alone
+    on purpose: reading its statistics from a hostile file ends the process.
     """
     batches = []
     num_bytes = 0
