@@ -159,20 +159,20 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
     {
         Log storage log = _logs[poolId];
         if (msg.sender != log.coordinator) revert NotCoordinator(msg.sender);
-        uint64 count = log.epochCount;
-        if (epoch != count) revert EpochOutOfOrder(epoch, count);
+        if (epoch != log.epochCount) revert EpochOutOfOrder(epoch, log.epochCount);
         if (root == 0) revert HashZero();
+        mapping(uint64 slot => Epoch) storage ring = _epochs[poolId];
         uint64 oldSize;
-        if (count != 0) {
-            Epoch storage last = _epochs[poolId][(count - 1) % RING];
+        if (epoch != 0) {
+            Epoch storage last = ring[(epoch - 1) % RING];
             oldSize = last.size;
             if (size <= oldSize) revert LogMustGrow(oldSize, size);
             if (!LogProof.isConsistent(oldSize, size, last.root, root, consistencyProof)) revert LogInconsistent();
-            if (!last.isSealed) _sealIfReady(poolId, count - 1, last);
+            if (!last.isSealed) _sealIfReady(poolId, epoch - 1, last);
         } else if (size == 0) {
             revert LogMustGrow(0, 0);
         }
-        Epoch storage entry = _epochs[poolId][epoch % RING];
+        Epoch storage entry = ring[epoch % RING];
         if (epoch >= RING && block.timestamp < entry.time + log.settlingPeriod) {
             revert RingFull(entry.time + log.settlingPeriod);
         }

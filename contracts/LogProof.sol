@@ -2,6 +2,8 @@
 pragma solidity 0.8.37;
 
 /// Proofs over an append-only Merkle log in the sense of RFC 9162 (SHA-256). Same arithmetic: protocol/merkle.
+/// `fn` and `sn` are the RFC's: the place, on the level that was reached, of the node in question and of the last one;
+/// levels on which the last node has no sibling add nothing to a proof and are skipped.
 library LogProof {
     /// A leaf names its subject, so that a contract can tie it to a submission: sha256(0x00 ‖ subject ‖ sha256(document)).
     function leafHash(bytes32 subject, bytes32 documentHash) internal view returns (bytes32) {
@@ -22,7 +24,10 @@ library LogProof {
             if (sn == 0) return false;
             if (fn & 1 == 1 || fn == sn) {
                 node = _hash(0x01, proof[k], node);
-                (fn, sn) = _skipLevels(fn, sn);
+                while (fn & 1 == 0 && fn != 0) {
+                    fn >>= 1;
+                    sn >>= 1;
+                }
             } else {
                 node = _hash(0x01, node, proof[k]);
             }
@@ -54,9 +59,11 @@ library LogProof {
             if (sn == 0) return false;
             bytes32 sibling = proof[k];
             if (fn & 1 == 1 || fn == sn) {
-                oldNode = _hash(0x01, sibling, oldNode);
-                newNode = _hash(0x01, sibling, newNode);
-                (fn, sn) = _skipLevels(fn, sn);
+                (oldNode, newNode) = _hashBoth(sibling, oldNode, newNode);
+                while (fn & 1 == 0 && fn != 0) {
+                    fn >>= 1;
+                    sn >>= 1;
+                }
             } else {
                 newNode = _hash(0x01, newNode, sibling);
             }
@@ -66,13 +73,23 @@ library LogProof {
         return sn == 0 && oldNode == oldRoot && newNode == newRoot;
     }
 
-    /// Levels on which the last node of an incomplete tree has no sibling add nothing to a proof.
-    function _skipLevels(uint256 fn, uint256 sn) private pure returns (uint256, uint256) {
-        while (fn & 1 == 0 && fn != 0) {
-            fn >>= 1;
-            sn >>= 1;
+    /// The parents of two nodes with the same left sibling. A commit can need this 26 times.
+    function _hashBoth(bytes32 left, bytes32 first, bytes32 second)
+        private
+        view
+        returns (bytes32 firstParent, bytes32 secondParent)
+    {
+        assembly ("memory-safe") {
+            let scratch := mload(0x40)
+            mstore8(scratch, 1)
+            mstore(add(scratch, 1), left)
+            mstore(add(scratch, 33), first)
+            let done := staticcall(gas(), 2, scratch, 65, 0, 32)
+            mstore(add(scratch, 33), second)
+            if iszero(and(staticcall(gas(), 2, scratch, 65, 32, 32), done)) { revert(0, 0) }
+            firstParent := mload(0)
+            secondParent := mload(32)
         }
-        return (fn, sn);
     }
 
     /// sha256(prefix ‖ left ‖ right), in assembly because a commit hashes up to 56 nodes.

@@ -28,9 +28,17 @@ function isOurs(message) {
   return message.severity === "error" || !message.sourceLocation?.file.startsWith("@openzeppelin/");
 }
 
+const names = readdirSync(here).filter((name) => name.endsWith(".sol")).sort();
+const sources = Object.fromEntries(names.map((name) => [name, { content: readFileSync(join(here, name), "utf8") }]));
+
+// Of `name NUL text NUL` of each source in order, so that a test without a compiler notices stale artifacts.
+function sourcesHash() {
+  const hash = createHash("sha256");
+  for (const name of names) hash.update(`${name}\0${sources[name].content}\0`);
+  return "0x" + hash.digest("hex");
+}
+
 function compile() {
-  const names = readdirSync(here).filter((name) => name.endsWith(".sol")).sort();
-  const sources = Object.fromEntries(names.map((name) => [name, { content: readFileSync(join(here, name), "utf8") }]));
   const input = JSON.stringify({ language: "Solidity", sources, settings: SETTINGS });
   const output = JSON.parse(solc.compile(input, { import: readImport }));
   const messages = (output.errors ?? []).filter(isOurs);
@@ -53,6 +61,7 @@ function artifactOf(name, contract) {
   const artifact = {
     contract: name,
     compiler: solc.version(),
+    sources_sha256: sourcesHash(),
     abi: contract.abi,
     bytecode: "0x" + contract.evm.bytecode.object,
     // Of the code with zeros where immutables go; `immutables` are these places, [start, length] in bytes.

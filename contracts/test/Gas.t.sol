@@ -63,7 +63,7 @@ contract GasTest is Accusing, Earning {
         _used("bondSeat");
     }
 
-    /// A commit whose ring slots were all written before: the first round of 2,048 epochs is made by hand.
+    /// A commit that writes over the ring's first round: its own epoch, and the last epoch's beacon.
     function _commitAfterRing(uint64 size, string memory what) private returns (uint256 used) {
         uint64 ring = ledger.RING();
         _log.start(size - 1 - ring);
@@ -71,13 +71,15 @@ contract GasTest is Accusing, Earning {
         vm.prank(coordinator);
         ledger.commitEpoch(poolId, 0, _log.size, root, new bytes32[](0));
         for (uint64 epoch = 1; epoch <= ring + 1; epoch++) {
-            mine(3);
+            if (epoch == 1 || epoch == ring) pass(80);
+            if (epoch == 1 || epoch == ring + 1) mine(3);
             bytes32[] memory proof = _log.grow(keccak256(abi.encode(epoch)));
             root = _log.root();
             vm.prank(coordinator);
             ledger.commitEpoch(poolId, epoch, _log.size, root, proof);
             used = vm.lastCallGas().total;
         }
+        assertTrue(ledger.epochBeacon(poolId, ring) != 0, "the commit stored the last beacon");
         assertEq(_log.size, size, "leaves");
         emit GasUsed(what, used);
     }

@@ -1,7 +1,12 @@
 """The committed artifacts are complete, and tell their own code from any other."""
 
+import hashlib
+import json
+from pathlib import Path
+
 import pytest
 
+import contracts
 from contracts.artifacts import CONTRACT_NAMES, load
 
 
@@ -34,3 +39,13 @@ def test_errors_of_the_libraries_are_in_the_abi():
 def test_foreign_code_does_not_match():
     assert not load("Court").matches(b"")
     assert not load("Court").matches(load("Ledger").bytecode)
+
+
+@pytest.mark.parametrize("contract", CONTRACT_NAMES)
+def test_artifacts_were_compiled_from_the_sources_beside_them(contract):
+    folder = Path(contracts.__file__).parent
+    digest = hashlib.sha256()
+    for source in sorted(folder.glob("*.sol"), key=lambda path: path.name):
+        digest.update(f"{source.name}\0{source.read_text('utf-8')}\0".encode())
+    artifact = json.loads((folder / "artifacts" / f"{contract}.json").read_text("utf-8"))
+    assert artifact["sources_sha256"] == "0x" + digest.hexdigest(), "run `make contracts` and commit the result"

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Credits} from "../Credits.sol";
+import {Court} from "../Court.sol";
+import {Ledger} from "../Ledger.sol";
+import {Pools} from "../Pools.sol";
+import {Registry} from "../Registry.sol";
+import {Actors} from "./base/Actors.sol";
+import {Test} from "./base/Test.sol";
+
+/// Whatever the parties do: no token appears or vanishes but by mint and burn, every contract holds exactly what it
+/// owes, and no hold, slash or claim exceeds what stands behind it.
+contract ConservationTest is Test {
+    struct Target {
+        address target;
+        bytes4[] selectors;
+    }
+
+    Actors private actors;
+    Credits private credits;
+    Registry private registry;
+    Pools private pools;
+    Court private court;
+    Ledger private ledger;
+    uint64 private poolId;
+
+    function setUp() public {
+        actors = new Actors();
+        actors.setUp();
+        address[4] memory where;
+        (where, poolId) = actors.world();
+        (credits, registry) = (Credits(where[0]), Registry(where[1]));
+        (pools, court) = (Pools(where[2]), Court(where[3]));
+        ledger = court.ledger();
+    }
+
+    function targetContracts() external view returns (address[] memory targets) {
+        targets = new address[](1);
+        targets[0] = address(actors);
+    }
+
+    function targetSelectors() external view returns (Target[] memory targets) {
+        targets = new Target[](1);
+        targets[0] = Target(address(actors), actors.selectors());
+    }
+
+    /// One campaign checks all four: each would play the same games again.
+    function invariant_money_is_conserved_and_bounded() external view {
+        _everyContractHoldsWhatItOwes();
+        _tokensComeFromMintAndGoByBurnOnly();
+        (address node, address otherNode) = actors.nodes();
+        (, uint256 held, uint256 otherHeld,) = actors.courtOwes();
+        _holdsAreThoseOfOpenCasesAndWithinTheAllotment(node, held);
+        _holdsAreThoseOfOpenCasesAndWithinTheAllotment(otherNode, otherHeld);
+        _claimsStayWithinWhatIsProvenAndFunded();
+    }
+
+    function _everyContractHoldsWhatItOwes() private view {
+        (uint256 bonds,,,) = actors.courtOwes();
+        assertEq(credits.balanceOf(address(registry)), actors.registryOwes(), "registry");
+        assertEq(credits.balanceOf(address(pools)), pools.funds(poolId), "pools");
+        assertEq(credits.balanceOf(address(court)), bonds, "court");
+        assertEq(credits.balanceOf(address(ledger)), 0, "ledger");
+    }
+
+    function _tokensComeFromMintAndGoByBurnOnly() private view {
+        uint256 inside = credits.balanceOf(address(registry)) + credits.balanceOf(address(pools))
+            + credits.balanceOf(address(court));
+        assertEq(inside + actors.wallets(), credits.totalSupply(), "supply");
+        assertTrue(credits.totalSupply() <= actors.minted(), "minted from nothing");
+    }
+
+    function _claimsStayWithinWhatIsProvenAndFunded() private view {
+        (address provider, address payee,) = actors.people();
+        (,,, uint256 withheld) = actors.courtOwes();
+        (,,,, uint128 funds, uint128 paid) = pools.poolOf(poolId);
+        assertEq(uint256(funds) + paid, actors.funded(), "funded");
+        assertEq(ledger.claimed(poolId, provider) + ledger.claimed(poolId, payee), paid, "claimed");
+        assertEq(ledger.withheld(poolId, provider), withheld, "withheld");
+        (, Ledger.Earnings memory newest) = ledger.newestEarnings(poolId);
+        assertTrue(paid <= newest.total, "paid beyond the proven total");
+    }
+
+    function _holdsAreThoseOfOpenCasesAndWithinTheAllotment(address node, uint256 held) private view {
+        Registry.Allotment memory entry = registry.allotmentOf(node, poolId);
+        assertEq(entry.held, held, "held");
+        assertTrue(entry.held <= uint256(entry.amount) + entry.unbonding, "held beyond the allotment");
+    }
+}
