@@ -9,32 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from protocol.chain.pool import PoolRecord, VersionRecord
 from protocol.client import CoordinatorClient
 from protocol.signing import Signer, SigningDomain
 
 
-class PoolRecord(Protocol):
-    """What the chain says of the pool, as far as a worker needs it."""
-
-    @property
-    def coordinator(self) -> str: ...
-
-    @property
-    def trainer(self) -> str: ...
-
-
-class VersionRecord(Protocol):
-    """A published policy version; `beacon_hash` is None until it is sealed."""
-
-    @property
-    def manifest_hash(self) -> str: ...
-
-    @property
-    def beacon_hash(self) -> str | None: ...
-
-
 class PoolChain(Protocol):
-    """One pool's chain state, from confirmed blocks."""
+    """One pool's chain state, from confirmed blocks; `protocol.chain.pool.ChainPool` in earnest."""
 
     def time(self) -> int:
         """Seconds of the newest block: what deadlines are measured by."""
@@ -43,7 +24,7 @@ class PoolChain(Protocol):
     def record(self) -> PoolRecord: ...
 
     def version(self, policy_version: int) -> VersionRecord:
-        """Raises NotEligible or ChainError where the chain has no such version yet."""
+        """Raises ChainError where the chain has no such version yet."""
         ...
 
 

@@ -1,7 +1,7 @@
 """How a loop waits for something outside: longer each time, with jitter, and never in silence.
 
-In: the error that stands in the way. Out: seconds until the next attempt, and for each of them a log line
-`waiting` with the obstacle, why it is one, since when, and what to do.
+In: the error that stands in the way. Out: seconds until the next attempt, and log lines `waiting` with the
+obstacle, why it is one, since when, and what to do.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from protocol.telemetry import get_logger
 
 GROWTH = 1.6
 MAX_GROWTHS = 64
+LOG_SECONDS = 30.0
 
 
 class Patience:
@@ -27,6 +28,7 @@ class Patience:
         self._obstacle = ""
         self._since = 0.0
         self._num_attempts = 0
+        self._logged_seconds = 0.0
 
     def another(self) -> Patience:
         """One with the same temper, for something else."""
@@ -39,7 +41,7 @@ class Patience:
             self._obstacle, self._since, self._num_attempts = obstacle, self._clock.now(), 0
         bound = min(self._most_seconds, self._first_seconds * GROWTH ** min(self._num_attempts, MAX_GROWTHS))
         self._num_attempts += 1
-        get_logger().info("waiting", obstacle=obstacle, since_seconds=self._waited_seconds(), why=why, todo=todo)
+        self._log(why, todo)
         return bound * (0.5 + 0.5 * self._source.random())
 
     def rewarded(self) -> None:
@@ -47,6 +49,13 @@ class Patience:
         if self._obstacle:
             get_logger().info("waited", obstacle=self._obstacle, seconds=self._waited_seconds())
             self._obstacle = ""
+
+    def _log(self, why: str, todo: str) -> None:
+        """At once, then every `LOG_SECONDS`: neither silence nor noise."""
+        waited_seconds = self._waited_seconds()
+        if self._num_attempts == 1 or waited_seconds - self._logged_seconds >= LOG_SECONDS:
+            self._logged_seconds = waited_seconds
+            get_logger().info("waiting", obstacle=self._obstacle, since_seconds=waited_seconds, why=why, todo=todo)
 
     def _waited_seconds(self) -> float:
         return round(self._clock.now() - self._since, 1)

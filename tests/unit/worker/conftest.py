@@ -16,6 +16,7 @@ import torch
 
 from protocol import api
 from protocol.canonical import hex0x, sha256
+from protocol.chain.pool import PoolRecord, VersionRecord
 from protocol.client import ENVELOPE_HEADER, CoordinatorClient
 from protocol.environments.registry import load_environment
 from protocol.reasons import RejectReason
@@ -67,12 +68,6 @@ class StillClock:
 
 
 @dataclass
-class VersionRecord:
-    manifest_hash: str
-    beacon_hash: str | None
-
-
-@dataclass
 class FakeChain:
     """What the chain says; tests write into it."""
 
@@ -84,8 +79,8 @@ class FakeChain:
     def time(self) -> int:
         return self.seconds
 
-    def record(self) -> FakeChain:
-        return self
+    def record(self) -> PoolRecord:
+        return PoolRecord(POOL_ID, self.coordinator, self.trainer, frozenset(), 1, 2, 5, 60)
 
     def version(self, policy_version: int) -> VersionRecord:
         return self.versions[policy_version]
@@ -120,7 +115,9 @@ class FakePool:
         manifest_hash = publish(folder, self.origin, POOL_ID, policy_version, shard_bytes=100_000).manifest_hash
         release = WeightsRelease(pool_id=POOL_ID, policy_version=policy_version, manifest_hash=manifest_hash)
         self.releases[policy_version] = Signed[WeightsRelease].by(self.trainer, release, self.domain)
-        self.chain.versions[policy_version] = VersionRecord(manifest_hash, hex0x(sha256(b"%d" % policy_version)))
+        self.chain.versions[policy_version] = VersionRecord(
+            policy_version, manifest_hash, 7, hex0x(sha256(b"%d" % policy_version))
+        )
 
     def handle(self, request: httpx.Request) -> httpx.Response:
         """One request, as the real coordinator answers it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from structlog.testing import capture_logs
 
 from protocol.errors import CoordinatorUnreachable, Rejected
 from protocol.reasons import RejectReason
@@ -12,8 +13,13 @@ from worker.patience import Patience
 
 
 class StillClock:
+    """Time that a test sets."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
     def now(self) -> float:
-        return 0.0
+        return self.seconds
 
     def wait(self, stop: object, seconds: float) -> bool:
         return False
@@ -47,6 +53,24 @@ def test_waits_grow_up_to_the_most() -> None:
 
 def test_jitter_takes_up_to_half() -> None:
     assert make_patience(share=0.0).wait_for(DOWN) == 0.5
+
+
+def test_it_says_what_it_waits_for_at_once_and_every_half_minute() -> None:
+    clock = StillClock()
+    patience = Patience(clock, Always(1.0), first_seconds=1.0, most_seconds=1.0)
+    with capture_logs() as lines:
+        for second in range(100):
+            clock.seconds = float(second)
+            patience.wait_for(DOWN)
+        patience.rewarded()
+    assert [(line["event"], line.get("since_seconds")) for line in lines] == [
+        ("waiting", 0.0),
+        ("waiting", 30.0),
+        ("waiting", 60.0),
+        ("waiting", 90.0),
+        ("waited", None),
+    ]
+    assert lines[0]["obstacle"] == "the coordinator doesn't answer"
 
 
 @pytest.mark.parametrize("anew", [True, False])
