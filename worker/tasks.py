@@ -6,6 +6,7 @@ any work on it begins.
 
 from __future__ import annotations
 
+from protocol.chain.pool import PoolRecord
 from protocol.errors import ChainError, NotEligible, VerificationFailed
 from protocol.telemetry import get_logger
 from protocol.wire import Signed, Task
@@ -37,8 +38,10 @@ class Tasks:
     def lease(self, policy_version: int) -> Signed[Task]:
         """A new task of this policy version. Raises Rejected where the coordinator gives none."""
         signed_task = self._membership.coordinator.lease(policy_version)
-        task = signed_task.check(self._membership.chain.record().coordinator, self._membership.domain)
-        self._check_terms(task, policy_version)
+        pool = self._membership.chain.record()
+        task = signed_task.check(pool.coordinator, self._membership.domain)
+        self._check_asked(task, policy_version)
+        _check_terms(task, pool)
         self._leases.remember(signed_task)
         get_logger().info("task.leased", policy_version=policy_version, counter=task.counter, deadline=task.deadline)
         return signed_task
@@ -62,7 +65,7 @@ class Tasks:
             self._leases.forget(signed_task)
             raise VerificationFailed("a task names another beacon than the chain", f"{task.beacon_hash}, not {sealed}")
 
-    def _check_terms(self, task: Task, policy_version: int) -> None:
+    def _check_asked(self, task: Task, policy_version: int) -> None:
         leased = (task.pool_id, task.node, task.policy_version)
         asked = (self._membership.pool_id, self._membership.node, policy_version)
         if leased != asked:
@@ -72,3 +75,12 @@ class Tasks:
 
     def _id(self, task: Task) -> str:
         return task.id(self._membership.domain)
+
+
+def _check_terms(task: Task, pool: PoolRecord) -> None:
+    """Rules and price must be ones that the pool has on chain."""
+    if task.rules_hash not in pool.rules_hashes:
+        raise VerificationFailed("a task names rules that the pool hasn't on chain", task.rules_hash)
+    if task.price_wei not in pool.prices_wei:
+        known = ", ".join(map(str, sorted(pool.prices_wei)))
+        raise VerificationFailed("a task has a price that the pool hasn't on chain", f"{task.price_wei}, not {known}")

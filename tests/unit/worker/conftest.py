@@ -38,6 +38,7 @@ from worker.patience import Patience
 from worker.weights import Weights
 
 POOL_ID = 1
+PRICE_WEI = 10
 TASK_CONFIG = {
     "dataset": "chain_sum",
     "parameters": {"min_terms": 2, "max_terms": 3, "min_digits": 1, "max_digits": 2},
@@ -73,6 +74,7 @@ class FakeChain:
 
     coordinator: str
     trainer: str
+    rules_hash: str
     seconds: int = 1_000_000
     versions: dict[int, VersionRecord] = field(default_factory=dict)
 
@@ -80,7 +82,18 @@ class FakeChain:
         return self.seconds
 
     def record(self) -> PoolRecord:
-        return PoolRecord(POOL_ID, self.coordinator, self.trainer, frozenset(), 1, 2, 5, 60)
+        return PoolRecord(
+            pool_id=POOL_ID,
+            coordinator=self.coordinator,
+            trainer=self.trainer,
+            rules_hashes=frozenset({self.rules_hash}),
+            prices_wei=frozenset({PRICE_WEI}),
+            verify_prices_wei=frozenset({1}),
+            accept_quorum=1,
+            slash_quorum=2,
+            draw_limit=5,
+            accuse_seconds=60,
+        )
 
     def version(self, policy_version: int) -> VersionRecord:
         return self.versions[policy_version]
@@ -108,6 +121,7 @@ class FakePool:
     returned: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     refusals: dict[str, list[RejectReason]] = field(default_factory=dict)
+    price_wei: int = PRICE_WEI
     outage: bool = False
 
     def publish(self, folder: Path, policy_version: int) -> None:
@@ -173,7 +187,7 @@ class FakePool:
             rules_hash=self.rules.rules_hash,
             beacon_block=7,
             beacon_hash=self.chain.versions[policy_version].beacon_hash or "",
-            price_wei=1,
+            price_wei=self.price_wei,
             max_units=self.rules.max_units,
             deadline=self.chain.seconds + 60,
         )
@@ -303,7 +317,7 @@ def pool(
 ) -> FakePool:
     """A pool with version 0 published."""
     coordinator, trainer, node = (make_signer(number) for number in (1, 2, 3))
-    chain = FakeChain(coordinator.address, trainer.address)
+    chain = FakeChain(coordinator.address, trainer.address, rules.rules_hash)
     found = FakePool(domain, coordinator, trainer, node, rules, tmp_path / "origin", chain)
     found.publish(model_folder, 0)
     return found

@@ -245,6 +245,22 @@ def test_a_lease_of_another_version_is_refused(make_worker: MakeWorker, pool: An
         worker.turn()
 
 
+def test_rules_that_the_chain_doesnt_name_are_refused(make_worker: MakeWorker, pool: Any) -> None:
+    pool.chain.rules_hash = "0x" + "12" * 32
+    worker = make_worker()
+    with pytest.raises(VerificationFailed, match="rules that the pool hasn't"):
+        worker.turn()
+    assert worker.leases.open() == []
+
+
+def test_a_lower_price_than_the_chain_names_is_refused(make_worker: MakeWorker, pool: Any) -> None:
+    pool.price_wei -= 1
+    worker = make_worker()
+    with pytest.raises(VerificationFailed, match="price"):
+        worker.turn()
+    assert worker.leases.open() == []
+
+
 def test_a_finished_task_is_not_begun_again(make_worker: MakeWorker, pool: Any) -> None:
     worker = make_worker()
     worker.turn()
