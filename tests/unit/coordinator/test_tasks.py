@@ -132,6 +132,16 @@ def test_an_empty_pool_leases_nothing(site: Any) -> None:
     assert site.lease()
 
 
+def test_no_more_is_leased_than_the_trainer_can_use(site: Any) -> None:
+    site.coordinator.config = site.coordinator.config.model_copy(update={"backlog_steps": 1})
+    site.accept()  # two groups with variance wait: what one step takes
+    refusal = refused_lease(site)
+    assert (refusal.reason, refusal.value, refusal.threshold) == (RejectReason.NO_DEMAND, "2", "2")
+    batch = site.client(site.trainer).lease_batch(1)
+    assert batch is not None
+    assert site.lease()
+
+
 def test_a_lease_can_be_handed_back(site: Any) -> None:
     task_id = site.lease().message.id(site.domain)
     stranger = Signer((51).to_bytes(32, "big"))
