@@ -31,8 +31,8 @@ class VerifierConfig(RoleConfig):
     """Verdicts, the checked log, weights. A restart with the same folder reveals what was committed."""
     loop_seconds: float = Field(default=0.5, gt=0)
     """Pause between two turns of the loop."""
-    max_judged: int = Field(default=4, ge=1)
-    """How many submissions are judged in one turn before their verdicts are committed."""
+    judge_seconds: float = Field(default=1.0, ge=0)
+    """How long one turn judges before it commits to its verdicts; at least one submission."""
     num_versions_kept: int = Field(default=4, ge=1)
     """Policy versions kept on disk."""
     num_threads: int = Field(default=1, ge=1)

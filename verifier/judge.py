@@ -51,6 +51,15 @@ class Judge:
         self._weights = weights
         self._rules: dict[str, Rules] = {}
         self._environments: dict[str, Environment] = {}
+        self._prepared: tuple[str, int] | None = None
+
+    def prepare(self) -> None:
+        """Have the newest policy version and the pool's environment at hand before the first file asks for them."""
+        info = self._client.pool()
+        wanted = None if info.policy_version is None else (info.rules_hash, info.policy_version)
+        if wanted is not None and wanted != self._prepared:
+            self._instruments(self._rules_of(info.rules_hash), wanted[1]).load_model()
+            self._prepared = wanted
 
     def judge(self, assignment: Assignment) -> KeptVerdict:
         """The verdict of this draw; one that was given before stands."""

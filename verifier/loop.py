@@ -1,5 +1,6 @@
 """The verifier's loop: one turn takes what is drawn from assignment to verdict, and what was promised further.
 
+    prepare  consumes SHARDCAST versions            produces a model in memory      waits for a sealed version
     follow   consumes log entries and heads         produces the checked log        waits for a commitEpoch
     judge    consumes assignments, files, weights   produces kept verdicts          waits for a sealed beacon
     commit   consumes kept verdicts                 produces anchored-to-be roots   waits for nothing
@@ -53,7 +54,8 @@ class Verifier:
         judge: Judge,
         accuser: Accuser,
         attester: Attester,
-        max_judged: int,
+        clock: Clock,
+        judge_seconds: float,
     ) -> None:
         self.validator = validator
         self.chain = chain
@@ -64,18 +66,27 @@ class Verifier:
         self._judge = judge
         self._accuser = accuser
         self._attester = attester
-        self._max_judged = max_judged
+        self._clock = clock
+        self._judge_seconds = judge_seconds
         self._failures: dict[str, int] = {}
 
-    def run(self, stop: threading.Event, clock: Clock, pause_seconds: float) -> None:
+    def run(self, stop: threading.Event, pause_seconds: float) -> None:
         """Turn until `stop`; the stage at hand is finished first."""
         while not stop.is_set():
             self.turn()
-            clock.wait(stop, pause_seconds)
+            self._clock.wait(stop, pause_seconds)
 
     def turn(self) -> None:
         """Each stage once."""
-        stages = (self.follow, self.judge, self.commit, self.reveal, self._accuser.turn, self._attester.turn)
+        stages = (
+            self._judge.prepare,
+            self.follow,
+            self.judge,
+            self.commit,
+            self.reveal,
+            self._accuser.turn,
+            self._attester.turn,
+        )
         for stage in stages:
             self._tolerating(stage)
 
@@ -85,11 +96,17 @@ class Verifier:
         self.history.follow(self.chain.heads(max(oldest, self.history.num_epochs)), self.client.entries)
 
     def judge(self) -> None:
-        """Judge what is drawn and can be checked; what failed here before comes last."""
+        """Judge what is drawn and can be checked, for a while: the verdicts are then committed before their epoch ends.
+
+        What failed here before comes last.
+        """
         waiting = [a for a in self.client.assignments(self.validator) if self._is_due(a)]
         waiting.sort(key=lambda a: self._failures.get(a.submission_id, 0))
-        for assignment in waiting[: self._max_judged]:
+        started = self._clock.now()
+        for assignment in waiting:
             self._judge_one(assignment)
+            if self._clock.now() - started >= self._judge_seconds:
+                return
 
     def commit(self) -> None:
         """Put new verdicts under a root of the open epoch, and send every root that isn't confirmed."""

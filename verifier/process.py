@@ -46,7 +46,7 @@ def run_verifier(config: VerifierConfig) -> None:
     verifier = connect_verifier(config, clock, stop)
     if verifier is not None:
         get_logger().info("verifier.started", validator=verifier.validator, num_epochs=verifier.history.num_epochs)
-        verifier.run(stop, clock, config.loop_seconds)
+        verifier.run(stop, config.loop_seconds)
 
 
 def connect_verifier(config: VerifierConfig, clock: Clock, stop: threading.Event) -> Verifier | None:
@@ -64,10 +64,12 @@ def connect_verifier(config: VerifierConfig, clock: Clock, stop: threading.Event
     confirmations = contracts.read("pools", "configOf", config.pool_id)["confirmations"]
     chain = ChainPool(contracts, config.pool_id, confirmations=confirmations, lane=lane)
     client = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
-    return build_verifier(config, signer, chain, client)
+    return build_verifier(config, signer, chain, client, clock)
 
 
-def build_verifier(config: VerifierConfig, signer: Signer, chain: PoolChain, client: CoordinatorClient) -> Verifier:
+def build_verifier(
+    config: VerifierConfig, signer: Signer, chain: PoolChain, client: CoordinatorClient, clock: Clock
+) -> Verifier:
     """All stages over one store."""
     db = open_store(config.data_dir)
     history, verdicts = History(db), Verdicts(db)
@@ -83,7 +85,8 @@ def build_verifier(config: VerifierConfig, signer: Signer, chain: PoolChain, cli
         judge=Judge(signer, chain, client, history, verdicts, weights),
         accuser=Accuser(db, chain, client, history),
         attester=Attester(db, signer, chain, client, history),
-        max_judged=config.max_judged,
+        clock=clock,
+        judge_seconds=config.judge_seconds,
     )
 
 
