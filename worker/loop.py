@@ -1,7 +1,7 @@
 """The worker's loop: one turn takes one task from lease to outbox.
 
-    follow_weights   consumes SHARDCAST versions              produces the newest complete one
-    lease_task       consumes the coordinator's leases        produces a signed task, remembered on disk
+    follow_weights   consumes SHARDCAST versions              produces the newest complete one, in the engine
+    next_task        consumes the coordinator's leases        produces a signed task, remembered on disk
     open_work        consumes the chain's beacon, the rules   produces seed and prompts
     rollouts_of      consumes weights and prompts             produces rollouts with proofs and rewards
     check_own        consumes the first file of a version     raises where a verifier would object
@@ -83,9 +83,9 @@ class Worker:
     def turn(self) -> None:
         """One task, from lease to receipt. What an error interrupts is resumed by the next call."""
         self.uploads.flush()
-        policy_version = self.follow_weights()
-        signed_task = self.lease_task(policy_version)
+        signed_task = self.next_task()
         work = self.open_work(signed_task)
+        self._patience.rewarded()
         rollouts = self.rollouts_of(work)
         entry, file = seal(work, rollouts, self.membership)
         self.check_own(work, entry, file)
@@ -107,9 +107,14 @@ class Worker:
             raise Unreachable("the first policy version isn't here yet", "not published, or still being fetched")
         return policy_version
 
-    def lease_task(self, policy_version: int) -> Signed[Task]:
-        """A task left unfinished, else a new one of this version; remembered on disk."""
-        return self.tasks.unfinished() or self.tasks.lease(policy_version)
+    def next_task(self) -> Signed[Task]:
+        """A task left unfinished, else a new one, leased once its weights are in the engine: leases run out."""
+        left = self.tasks.unfinished()
+        if left is not None:
+            return left
+        policy_version = self.follow_weights()
+        self.load_weights(policy_version)
+        return self.tasks.lease(policy_version)
 
     def open_work(self, signed_task: Signed[Task]) -> Work:
         """The task with its rules and environment, its beacon confirmed by the chain, its weights in the engine."""
@@ -180,5 +185,4 @@ class Worker:
             if error.errno not in FULL_DISK:
                 raise
             return self._patience.wait_for(error)
-        self._patience.rewarded()
         return 0.0

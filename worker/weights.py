@@ -9,6 +9,7 @@ trusted with weights.
 
 from __future__ import annotations
 
+import contextvars
 import shutil
 import threading
 from pathlib import Path
@@ -100,7 +101,9 @@ class Follower:
         self._stop = stop
         self._fault: BaseException | None = None
         # A daemon: an end doesn't wait for a long download, whose checked shards stay.
-        self._thread = threading.Thread(target=self._run, name="weights-follower", daemon=True)
+        # Log lines of the thread carry the context of the one that makes it.
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._run,), name="weights-follower", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -12,7 +12,7 @@ import pytest
 
 from protocol.api import SubmissionEnvelope
 from protocol.environments.registry import environment_of
-from protocol.errors import ChainError, NotEligible, SignatureInvalid, VerificationFailed
+from protocol.errors import ChainError, MalformedFile, NotEligible, SignatureInvalid, VerificationFailed
 from protocol.prompts import task_prompts
 from protocol.randomness import task_seed
 from protocol.reasons import RejectReason
@@ -139,7 +139,7 @@ def test_the_same_task_twice_has_the_same_content(make_worker: MakeWorker, pool:
 
 
 def test_a_lease_that_expired_while_away_is_dropped(make_worker: MakeWorker, pool: Any) -> None:
-    make_worker().lease_task(0)
+    make_worker().next_task()
     pool.chain.seconds += 61
     worker = make_worker()
     worker.turn()
@@ -210,9 +210,19 @@ def test_without_weights_it_waits(make_worker: MakeWorker, make_clock: Callable[
     assert len(pool.received) == 1
 
 
+def test_nothing_is_leased_before_the_engine_has_the_weights(make_worker: MakeWorker, pool: Any) -> None:
+    class Picky(TorchEngine):
+        def load(self, folder: Path) -> None:
+            raise MalformedFile("can't read weights")
+
+    with pytest.raises(MalformedFile):
+        make_worker(engine=Picky()).turn()
+    assert not pool.tasks
+
+
 def test_a_task_on_another_beacon_is_not_worked_on(make_worker: MakeWorker, pool: Any) -> None:
     worker = make_worker()
-    signed_task = worker.lease_task(0)
+    signed_task = worker.next_task()
     pool.chain.versions[0] = replace(pool.chain.versions[0], beacon_hash="0x" + "99" * 32)
     with pytest.raises(VerificationFailed, match="another beacon"):
         worker.open_work(signed_task)
@@ -221,7 +231,7 @@ def test_a_task_on_another_beacon_is_not_worked_on(make_worker: MakeWorker, pool
 
 def test_a_beacon_that_isnt_sealed_yet_is_waited_for(make_worker: MakeWorker, pool: Any) -> None:
     worker = make_worker()
-    signed_task = worker.lease_task(0)
+    signed_task = worker.next_task()
     pool.chain.versions[0] = replace(pool.chain.versions[0], beacon_hash=None)
     with pytest.raises(ChainError, match="no beacon"):
         worker.open_work(signed_task)

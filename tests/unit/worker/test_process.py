@@ -141,9 +141,9 @@ def test_the_first_signal_asks_and_the_second_ends(number: signal.Signals) -> No
 
 def test_a_refused_lease_leaves_nothing_to_return(pool: Any, make_config: Callable[..., WorkerConfig]) -> None:
     class Refused(StopsAfterTwo):
-        def lease_task(self, policy_version: int) -> Any:
+        def next_task(self) -> Any:
             self.stop.set()
-            return super().lease_task(policy_version)
+            return super().next_task()
 
     pool.refusals["tasks"] = [RejectReason.LEASE_LIMIT]
     work(pool, make_config(), Refused)

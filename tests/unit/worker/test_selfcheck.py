@@ -22,7 +22,7 @@ Change = Callable[[Rollout], Rollout]
 @pytest.fixture
 def honest(make_worker: Callable[..., Worker]) -> tuple[Work, list[Rollout]]:
     worker = make_worker()
-    work = worker.open_work(worker.lease_task(0))
+    work = worker.open_work(worker.next_task())
     return work, worker.rollouts_of(work)
 
 
