@@ -28,7 +28,8 @@ MAX_PER_TURN = 200
 def settle(coordinator: Coordinator) -> None:
     """Stage of the loop: decide whatever can be decided."""
     with coordinator.reading() as session:
-        due = _decidable(session, pool_record(session, coordinator.config.pool_id))
+        pool = session.get(Pool, coordinator.config.pool_id)
+        due = [] if pool is None else _decidable(session, pool)
     if due:
         with coordinator.writing() as session:
             pool = pool_record(session, coordinator.config.pool_id)

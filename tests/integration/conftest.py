@@ -26,7 +26,6 @@ from coordinator.db.log import Outbox
 from coordinator.draws import open_draws
 from coordinator.epochs import close_epoch, newest_epoch
 from coordinator.indexer import index_chain
-from coordinator.loop import STAGES
 from coordinator.outbox import CallState
 from coordinator.rules import remember_rules
 from coordinator.sender import send_outbox
@@ -203,13 +202,6 @@ class World(Site):
             settle(self.coordinator)
             if self.standing(submission_id) != "received":
                 return
-
-    def turn(self, times: int = 1) -> None:
-        """The loop's stages, a block after each turn."""
-        for _ in range(times):
-            for stage in STAGES:
-                stage(self.coordinator)
-            self.chain.mine()
 
     def restart(self) -> None:
         """A new process over the same database."""
