@@ -67,6 +67,11 @@ def test_each_reason_is_in_the_protocol() -> None:
     assert [one for one in RejectReason if f"| `{one.value}` | {one.code} |" not in page] == []
 
 
+def test_a_provider_is_told_what_each_reason_means() -> None:
+    page = (ROOT / "docs" / "worker.md").read_text()
+    assert [one.value for one in RejectReason if f"`{one.value}`" not in page] == []
+
+
 def test_each_event_is_in_the_protocol() -> None:
     page = (ROOT / "docs" / "protocol.md").read_text()
     named = {text for file in _sources("coordinator") for text in _texts(file) if EVENT.fullmatch(text)}
