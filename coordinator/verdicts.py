@@ -140,7 +140,7 @@ def _check_outcome(message: Verdict) -> None:
 
 _VALID = (
     {(Outcome.ACCEPT, 0)}
-    | {(Outcome.DROP, reason.code) for reason in RejectReason if reason.cost is not Cost.RETRY}
+    | {(Outcome.DROP, reason.code) for reason in RejectReason}
     | {(Outcome.SLASH, reason.code) for reason in RejectReason if reason.cost is Cost.SLASH}
 )
 

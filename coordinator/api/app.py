@@ -30,8 +30,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     trace.router,
     health.router,
 )
-FILE_BYTES = 64 << 20
-"""The most that any pool's rules may allow a rollout file; intake applies the task's own limit."""
 
 
 def create_app(coordinator: Coordinator | None, hosts: Collection[str] = ()) -> FastAPI:
@@ -50,10 +48,7 @@ def create_app(coordinator: Coordinator | None, hosts: Collection[str] = ()) -> 
     for router in ROUTERS:
         app.include_router(router, prefix=f"/v{PROTOCOL_VERSION}")
     install_problems(app)
-    app.add_middleware(BodyLimit, limit=_body_limit)
+    max_upload_bytes = coordinator.config.max_upload_bytes if coordinator else MAX_JSON_BYTES
+    app.add_middleware(BodyLimit, limit=lambda method: max_upload_bytes if method == "PUT" else MAX_JSON_BYTES)
     app.add_middleware(ProblemBoundary)
     return app
-
-
-def _body_limit(method: str, path: str) -> int:
-    return FILE_BYTES if method == "PUT" else MAX_JSON_BYTES

@@ -24,9 +24,9 @@ BODY_HASH = "proofpool.body_hash"
 
 
 class BodyLimit:
-    """Reads bodies of at most `limit(method, path)` bytes."""
+    """Reads bodies of at most `limit(method)` bytes."""
 
-    def __init__(self, app: ASGIApp, limit: Callable[[str, str], int]) -> None:
+    def __init__(self, app: ASGIApp, limit: Callable[[str], int]) -> None:
         self._app = app
         self._limit = limit
 
@@ -34,7 +34,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = self._limit(scope["method"], scope["path"])
+        limit = self._limit(scope["method"])
         body = await _read(receive, limit)
         if body is None:
             too_large = Rejected(RejectReason.TOO_LARGE, "the body is over the limit", threshold=f"{limit} bytes")

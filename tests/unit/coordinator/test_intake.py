@@ -78,7 +78,7 @@ def test_an_oversized_file_is_refused(site: Any) -> None:
     big = file + bytes(site.rules.max_file_bytes)
     problem = check_refused(site, site.put(envelope, submission_id, big), RejectReason.TOO_LARGE)
     assert problem.threshold == str(site.rules.max_file_bytes)
-    huge = bytes(65 << 20)
+    huge = bytes(site.coordinator.config.max_upload_bytes + 1)
     assert site.put(envelope, submission_id, huge).status_code == 413
     assert site.dump() == before
 

@@ -34,6 +34,12 @@ from protocol.errors import Rejected
 from protocol.reasons import Outcome, RejectReason
 from protocol.signing import Signer
 
+NO_LEASE = (
+    RejectReason.LEASE_LIMIT,
+    RejectReason.STALE_POLICY,
+    RejectReason.ESCROW_EMPTY,
+    RejectReason.NO_DEMAND,
+)
 OPEN = ("leased", "received", "disputed")
 OUTCOMES = st.sampled_from([Outcome.ACCEPT, Outcome.ACCEPT, Outcome.DROP, Outcome.SLASH])
 
@@ -65,7 +71,7 @@ class Life(RuleBasedStateMachine):
         try:
             signed = self.site.lease(max(0, self.versions - 1 - back), self.nodes[who])
         except Rejected as refusal:
-            assert refusal.reason in (RejectReason.LEASE_LIMIT, RejectReason.STALE_POLICY, RejectReason.ESCROW_EMPTY)
+            assert refusal.reason in NO_LEASE
         else:
             self.tasks.append((self.nodes[who], signed.message))
 

@@ -1,0 +1,35 @@
+"""Migrations lead to exactly the tables that the models describe, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect
+
+from coordinator.db import Base
+from coordinator.db.engine import open_engine
+from coordinator.db.migrate import migrate
+
+
+def test_migrated_tables_are_the_models_tables(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'new.sqlite'}")
+    migrate(engine)
+    migrate(engine)  # a second time there is nothing to do
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+        assert set(inspect(connection).get_table_names()) == {*Base.metadata.tables, "alembic_version"}
+    engine.dispose()
+
+
+def test_writers_wait_for_each_other_and_readers_for_nobody(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'new.sqlite'}")
+    migrate(engine)
+    writing = engine.execution_options(begin="BEGIN IMMEDIATE")
+    with writing.begin() as writer, engine.connect() as reader:
+        writer.exec_driver_sql("INSERT INTO seen_nonce VALUES ('0x1', 'n', 1)")
+        assert reader.exec_driver_sql("SELECT count(*) FROM seen_nonce").scalar_one() == 0
+        assert reader.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
+        assert reader.exec_driver_sql("PRAGMA foreign_keys").scalar_one() == 1
+    engine.dispose()
