@@ -30,6 +30,8 @@ from protocol.merkle.standard import earnings_tree
 from protocol.wire import EarningsAttestation, Signed
 
 PROPOSED = "earnings.proposed"
+SETTLING = ("submission.accepted", "submission.rejected")
+"""The events that pay."""
 ATTESTATION_ROUND = 0
 PATIENCE = 4
 """How many times longer a statement waits that isn't on chain yet."""
@@ -44,12 +46,13 @@ def cumulative_payments(session: Session, epoch: Epoch, base: Earnings | None, b
     """Gross earnings by account over the log up to `epoch`, from an earlier statement over `base_size` leaves on."""
     totals = {account: int(amount) for account, amount in base.accounts} if base is not None else {}
     documents = session.scalars(
-        select(Event.document).where(Event.index >= base_size, Event.index < epoch.size).order_by(Event.index)
+        select(Event.document)
+        .where(Event.index >= base_size, Event.index < epoch.size, Event.type.in_(SETTLING))
+        .order_by(Event.index)
     )
     for document in documents:
-        if b'"payments"' in document:
-            for account, amount in json.loads(document)["data"].get("payments", ()):
-                totals[account] = totals.get(account, 0) + int(amount)
+        for account, amount in json.loads(document)["data"]["payments"]:
+            totals[account] = totals.get(account, 0) + int(amount)
     return {account: amount for account, amount in sorted(totals.items()) if amount}
 
 

@@ -17,7 +17,8 @@ from coordinator.outbox import queue_calls
 from coordinator.pool import chain_time, pool_record
 from protocol.api import WeightsView
 from protocol.chain.contracts import encode
-from protocol.errors import NotFound, VerificationFailed
+from protocol.errors import NotFound, Rejected, VerificationFailed
+from protocol.reasons import RejectReason
 from protocol.wire import ZERO_HASH, Signed, WeightsRelease
 
 ANNOUNCED = "weights.announced"
@@ -26,10 +27,12 @@ ANNOUNCED = "weights.announced"
 def announce_weights(coordinator: Coordinator, release: Signed[WeightsRelease]) -> None:
     """The trainer's release of a version that is on chain; again is no change.
 
-    Raises SignatureInvalid, VerificationFailed where the chain has another manifest, NotFound where it has none yet.
+    Raises SignatureInvalid, VerificationFailed where the chain has another manifest, NotFound where it has none, and
+    Rejected(RATE_LIMITED) while it has too few confirmations.
     """
     if not _is_indexed(coordinator, release.message):
         index_chain(coordinator)  # the trainer announces right after its transaction; the loop may not have seen it
+        _check_confirmed(coordinator, release.message)
     with coordinator.writing() as session:
         pool = pool_record(session, coordinator.config.pool_id)
         message = release.check(pool.trainer, coordinator.domain)
@@ -94,6 +97,14 @@ def is_version_sealed(coordinator: Coordinator, policy_version: int) -> bool:
 def _is_indexed(coordinator: Coordinator, release: WeightsRelease) -> bool:
     with coordinator.reading() as session:
         return session.get(Version, (release.pool_id, release.policy_version)) is not None
+
+
+def _check_confirmed(coordinator: Coordinator, release: WeightsRelease) -> None:
+    """Raises Rejected, to be tried again, for a version that is on chain without enough confirmations."""
+    count = coordinator.chain.read("ledger", "numVersions", coordinator.config.pool_id)
+    if release.policy_version < count and not _is_indexed(coordinator, release):
+        detail = f"version {release.policy_version} has too few confirmations"
+        raise Rejected(RejectReason.RATE_LIMITED, detail)
 
 
 def _version(session: Session, pool_id: int, policy_version: int) -> Version:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import select
 
-from coordinator.db.chain import Earnings
+from coordinator.db.chain import Earnings, Epoch
+from coordinator.db.log import Event
 from coordinator.db.work import Account
 from coordinator.earnings import cumulative_payments, earnings_id, propose_earnings
 from coordinator.indexer import index_chain
+from coordinator.log import append
 from coordinator.outbox import CallState
 from coordinator.sender import send_outbox
 from protocol.api import EarningsStatement
+from protocol.canonical import JsonValue
 from protocol.errors import ProofpoolError, TransactionReverted
 from protocol.merkle.standard import earnings_tree
 from protocol.signing import Signer
 from protocol.wire import EarningsAttestation, Signed
-from tests.integration.conftest import PRICE_WEI, World
+from tests.integration.conftest import PRICE_WEI, World, number_hash
 from verifier.audit.money import audit_money
+from verifier.audit.step import StepState
 
 
 def propose(world: World) -> EarningsStatement:
@@ -117,8 +121,6 @@ def test_a_statement_built_on_the_last_one_equals_one_from_the_whole_log(world: 
     commit(world, propose(world))
     world.accept()
     second = propose(world)
-    from coordinator.db.chain import Epoch
-
     with world.coordinator.reading() as session:
         whole = cumulative_payments(session, session.get_one(Epoch, second.epoch), None, 0)
     assert whole == {row.account: row.cumulative_wei for row in second.accounts}
@@ -183,3 +185,23 @@ def test_money_that_doesnt_add_up_is_found(world: World) -> None:
         row = session.get_one(Earnings, statement.epoch)
         row.accounts = [[account, str(int(amount) + 1)] for account, amount in row.accounts]
     assert audit(world) == "failed"
+
+
+@pytest.mark.parametrize("event_type", ["group.unused", "submission.accepted"])
+def test_a_payment_that_nothing_earns_is_found_though_it_is_anchored(world: World, event_type: str) -> None:
+    with world.coordinator.writing() as session:
+        payments: list[JsonValue] = [[world.trainer.address, str(10**18)]]
+        append(session, event_type, number_hash(5), 1, {"num_units": 1, "payments": payments})
+    world.close_epoch()
+    report = audit_money(world.client(), world.contracts, world.client().pool())
+    assert [step.name for step in report.steps if step.state is StepState.FAILED] == ["payments"]
+    assert report.exit_code == 3
+
+
+def test_entries_that_are_held_back_or_changed_are_found(world: World) -> None:
+    world.accept()
+    with world.coordinator.writing() as session:
+        event = session.get_one(Event, 3)
+        event.document = event.document.replace(b'"time":', b'"time":1')
+    report = audit_money(world.client(), world.contracts, world.client().pool())
+    assert "log" in [step.name for step in report.steps if step.state is StepState.FAILED]

@@ -18,7 +18,9 @@ from coordinator.log import LogNodes, log_size
 from coordinator.outbox import CallState
 from coordinator.sender import send_outbox
 from coordinator.versions import seal_versions
+from protocol.errors import NotFound, Rejected
 from protocol.merkle.history import MemoryLog, root_of
+from protocol.reasons import RejectReason
 from protocol.wire import Signed, WeightsRelease
 from tests.integration.conftest import CREDIT, PRICE_WEI, World, make_coordinator, number_hash, pool_config
 
@@ -244,3 +246,17 @@ def test_a_version_that_somebody_else_sealed_is_not_sealed_again(world: World) -
         send_outbox(world.coordinator)
     assert world.contracts.client.transaction_count(world.coordinator.signer.address) == nonce
     assert not world.outbox(CallState.QUEUED) and not world.outbox(CallState.SENT)
+
+
+def test_a_release_before_its_confirmations_is_to_be_sent_again(world: World) -> None:
+    world.pool(confirmations=3)
+    with pytest.raises(Rejected) as refused:
+        world.publish(1)
+    assert refused.value.reason is RejectReason.RATE_LIMITED
+    world.chain.mine(3)
+    message = WeightsRelease(pool_id=world.pool_id, policy_version=1, manifest_hash=number_hash(1))
+    world.client().announce_weights(Signed[WeightsRelease].by(world.trainer, message, world.domain))
+    assert world.client().weights(1).release.message == message
+    unpublished = message.model_copy(update={"policy_version": 2})
+    with pytest.raises(NotFound):
+        world.client().announce_weights(Signed[WeightsRelease].by(world.trainer, unpublished, world.domain))

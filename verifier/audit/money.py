@@ -1,36 +1,41 @@
 """`proofpool audit money`: what the log says was earned, what the ledger owes and has paid, to the wei.
 
-In: the coordinator's log, its newest earnings statement on chain, the chain's contracts. Out: a `Report`. The log
-is re-hashed up to the newest anchored head, so that the payments counted are the ones that the chain anchors.
+In: the coordinator's log and its statement behind the newest root, the chain's contracts. Out: a `Report`. The log
+is re-hashed and held against every anchored head, and each payment in it must be earned (`verifier/payments.py`):
+the same eyes with which a verifier looks at it before it attests.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from protocol.api import EarningsStatement, LogEntry, PoolInfo
+from protocol.api import EarningsStatement, PoolInfo
 from protocol.chain.contracts import Contracts, Read
+from protocol.chain.pool import ChainPool, LogHead, PoolRecord
 from protocol.client import CoordinatorClient
-from protocol.merkle.history import MemoryLog
+from protocol.errors import VerificationFailed
 from protocol.merkle.standard import earnings_tree
 from protocol.wire import ZERO_HASH
-from verifier.audit.history import check_leaf
+from verifier.attest import check_payments
 from verifier.audit.step import Report, StillOpen, Values, must_equal, must_hold, take_step
+from verifier.history import History
+
+BEFORE_ALL = -1
 
 
 @dataclass(frozen=True)
 class Books:
-    """Both sides: the log's payments by account up to the earnings epoch and in all, and what the contracts say."""
+    """Both sides at one block: the log's payments (`history`), and what the contracts say."""
 
-    earned: Counter[str]
-    earned_in_all: Counter[str]
+    history: History
+    log_fault: VerificationFailed | None
+    record: PoolRecord
     block: int
-    size: int
-    root: str
     head: tuple[int, str]
+    num_epochs: int
     statement: EarningsStatement | None
     root_on_chain: str
     total_wei: int
@@ -39,19 +44,33 @@ class Books:
     funds_wei: int
     balance_wei: int
 
+    @property
+    def earned(self) -> dict[str, int]:
+        """By account, up to the epoch of the newest root on chain."""
+        if self.statement is None:
+            return {}
+        return {account: wei for account, wei in self.history.payments.earnings(self.statement.epoch).items() if wei}
+
+    @property
+    def earned_in_all(self) -> Counter[str]:
+        """By account, up to the newest anchored head."""
+        return Counter(self.history.payments.earnings(self.num_epochs))
+
 
 def audit_money(client: CoordinatorClient, contracts: Contracts, pool: PoolInfo) -> Report:
     """Compare the log with the contracts."""
     books = read_books(client, contracts, pool.pool_id)
     checks = {
         "log": partial(check_log, books),
+        "payments": partial(check_each_payment, books),
         "statement": partial(check_statement, books),
         "paid": partial(check_paid, books),
         "owed": partial(check_owed, books),
     }
     steps = tuple(take_step(name, check) for name, check in checks.items())
     anchor = f"chain {contracts.client.chain_id}, Ledger {contracts.addresses.ledger}"
-    return Report(f"pool {pool.pool_id}", steps, anchor, f"block {books.block}, log of {books.size} leaves")
+    as_of = f"block {books.block}, log of {books.head[0]} leaves"
+    return Report(f"pool {pool.pool_id}", steps, anchor, as_of)
 
 
 def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) -> Books:
@@ -60,26 +79,21 @@ def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) ->
     ask = partial(contracts.read, block=block)  # one state, while claims go on
     head = ask("ledger", "head", pool_id)
     epoch, newest = ask("ledger", "newestEarnings", pool_id)
-    statement = client.earnings(epoch) if newest["root"] != ZERO_HASH else None
-    earnings_size = ask("ledger", "epochOf", pool_id, epoch)["size"] if statement else 0
-    log, earned, in_all = MemoryLog(), Counter[str](), Counter[str]()
-    for entry in _entries(client, head["size"]):
-        log.append(check_leaf(entry))
-        for account, amount in entry.event["data"].get("payments", ()):
-            in_all[account] += int(amount)
-            earned[account] += int(amount) if entry.index < earnings_size else 0
     record = ask("pools", "poolOf", pool_id)
+    history = History(sqlite3.connect(":memory:", isolation_level=None))
+    fault = _follow(history, client, _heads(contracts, pool_id, head["count"], block))
+    accounts = sorted(history.payments.earnings(head["count"]))
     return Books(
-        earned=+earned,
-        earned_in_all=+in_all,
+        history=history,
+        log_fault=fault,
+        record=ChainPool(contracts, pool_id).record(),
         block=block,
-        size=log.size,
-        root=log.root,
         head=(head["size"], head["root"]),
-        statement=statement,
+        num_epochs=head["count"],
+        statement=client.earnings(epoch) if newest["root"] != ZERO_HASH else None,
         root_on_chain=newest["root"],
         total_wei=newest["total"],
-        claimed_wei=_claimed(contracts, pool_id, sorted(in_all), block),
+        claimed_wei=_claimed(contracts, pool_id, accounts, block),
         paid_wei=record["paid"],
         funds_wei=record["pool_funds"],
         balance_wei=ask("credits", "balanceOf", contracts.addresses.pools),
@@ -87,9 +101,17 @@ def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) ->
 
 
 def check_log(books: Books) -> Values:
-    """The log that was read is the one that the chain anchors."""
-    must_equal("the log isn't the one on chain", (books.size, books.root), books.head)
-    return {"size": str(books.size), "root": books.root}
+    """The log is the one that the chain anchors, epoch by epoch."""
+    if books.log_fault is not None:
+        raise books.log_fault
+    must_equal("the log isn't the one on chain", books.history.size, books.head[0])
+    return {"size": str(books.head[0]), "root": books.head[1], "epochs": str(books.num_epochs)}
+
+
+def check_each_payment(books: Books) -> Values:
+    """Every payment follows from a submission that was received and judged, at the pool's prices."""
+    check_payments(books.num_epochs, books.history.payments, books.record, BEFORE_ALL)
+    return {"accounts": str(len(books.earned_in_all)), "earned_wei": str(books.earned_in_all.total())}
 
 
 def check_statement(books: Books) -> Values:
@@ -97,18 +119,18 @@ def check_statement(books: Books) -> Values:
     if books.statement is None:
         raise StillOpen("no earnings root is on chain yet")
     stated = {row.account: row.cumulative_wei for row in books.statement.accounts}
-    must_equal("the coordinator states other earnings than the log", stated, dict(books.earned))
+    must_equal("the coordinator states other earnings than the log", stated, books.earned)
     must_equal("the earnings root isn't that of the log", books.root_on_chain, earnings_tree(books.earned).root)
-    must_equal("the earnings total isn't that of the log", books.total_wei, books.earned.total())
+    must_equal("the earnings total isn't that of the log", books.total_wei, sum(books.earned.values()))
     return {"epoch": str(books.statement.epoch), "root": books.root_on_chain, "total_wei": str(books.total_wei)}
 
 
 def check_paid(books: Books) -> Values:
     """What the accounts have claimed is what the pool has paid, and nobody has more than he earned."""
-    claimed = sum(books.claimed_wei.values())
-    must_equal("claims and payments differ", claimed, books.paid_wei)
+    must_equal("claims and payments differ", sum(books.claimed_wei.values()), books.paid_wei)
     for account, amount in books.claimed_wei.items():
-        must_hold("an account has claimed more than it earned", amount <= books.earned[account], f"{account}: {amount}")
+        earned = books.earned.get(account, 0)
+        must_hold("an account has claimed more than it earned", amount <= earned, f"{account}: {amount} of {earned}")
     return {"paid_wei": str(books.paid_wei)}
 
 
@@ -117,17 +139,26 @@ def check_owed(books: Books) -> Values:
     owed = books.earned_in_all.total() - books.paid_wei
     must_hold("the pool owes more than it has", owed <= books.funds_wei, f"owes {owed}, has {books.funds_wei}")
     must_hold("the contract lacks tokens", books.funds_wei <= books.balance_wei, f"balance {books.balance_wei}")
-    return {"owed_wei": str(owed), "funds_wei": str(books.funds_wei), "earned_wei": str(books.earned_in_all.total())}
+    return {"owed_wei": str(owed), "funds_wei": str(books.funds_wei)}
+
+
+def _follow(history: History, client: CoordinatorClient, heads: list[LogHead]) -> VerificationFailed | None:
+    """Take in the log up to the last head that it agrees with; where it first doesn't, why."""
+    try:
+        history.follow(heads, client.entries)
+    except VerificationFailed as fault:
+        return fault
+    return None
+
+
+def _heads(contracts: Contracts, pool_id: int, count: int, block: int) -> list[LogHead]:
+    """Every head that the chain still has; what came before them is covered by the first."""
+    start = max(0, count - int(contracts.read("ledger", "RING")))
+    reads = [Read("ledger", "epochOf", (pool_id, epoch)) for epoch in range(start, count)]
+    found = contracts.read_all(reads, block=block)
+    return [LogHead(start + i, head["size"], head["root"]) for i, head in enumerate(found)]
 
 
 def _claimed(contracts: Contracts, pool_id: int, accounts: list[str], block: int) -> dict[str, int]:
     reads = [Read("ledger", "claimed", (pool_id, account)) for account in accounts]
     return dict(zip(accounts, contracts.read_all(reads, block=block), strict=True))
-
-
-def _entries(client: CoordinatorClient, size: int) -> Iterator[LogEntry]:
-    """Leaves below `size`; fewer where the coordinator holds some back, which `check_log` then finds."""
-    for entry in client.all_entries():
-        if entry.index >= size:
-            return
-        yield entry

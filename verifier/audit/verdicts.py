@@ -124,12 +124,6 @@ def _draw(
     beacon_hash: str, epoch: int, submission_id: str, round_number: int, facts: ChainFacts
 ) -> list[tuple[int, int]]:
     """(draw, seat) in drawn order."""
-    seats = [
-        Seat(
-            s.seat, s.validator, s.active_from_epoch, FOREVER if s.active_until_epoch is None else s.active_until_epoch
-        )
-        for s in facts.seats
-    ]
-    excluded = {facts.provider, facts.coordinator, facts.trainer}
-    drawn = drawn_seats(beacon_hash, submission_id, round_number, seats, epoch, excluded)
+    seats = [Seat(s.seat, s.validator, s.active_from_epoch, _end(s.active_until_epoch)) for s in facts.seats]
+    drawn = drawn_seats(beacon_hash, submission_id, round_number, seats, epoch, {facts.provider})
     return [(one.draw_index, one.seat.index) for one in drawn]
