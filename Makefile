@@ -46,6 +46,9 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+test-contracts: contracts/node_modules/.installed  ## the contracts' own tests: forge, with fuzzing and invariants
+	cd contracts && npm run --silent check && npm test --silent
+
 contracts: contracts/node_modules/.installed  ## compile the contracts into contracts/artifacts
 	node --liftoff-only contracts/compile.mjs
 
