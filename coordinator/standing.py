@@ -70,4 +70,5 @@ def move(
         task.reserved_wei = 0
     name = _TASK_EVENTS.get(new, f"submission.{new.value}")
     subject = task.task_id if submission is None or new in _TASK_EVENTS else submission.submission_id
-    return log.append(session, name, subject, chain_time(session), {"task_id": task.task_id, **data})
+    about: dict[str, JsonValue] = {"task_id": task.task_id, "node": task.node, "provider": task.provider}
+    return log.append(session, name, subject, chain_time(session), about | data)

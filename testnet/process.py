@@ -7,10 +7,11 @@ parent (PR_SET_PDEATHSIG, Linux), so even a killed testnet leaves nothing behind
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from protocol.errors import ProofpoolError
@@ -28,15 +29,13 @@ ONE_THREAD = {
 
 
 class Process:
-    """One child. `restarts` counts the times that it was started again."""
+    """One child. `restarts` counts the times that it was started again; `niceness` is added to its parent's."""
 
-    def __init__(
-        self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, name: str, command: Sequence[str], log: Path, niceness: int = 0) -> None:
         self.name = name
         self.command = list(command)
         self.log = log
-        self.environment = os.environ | ONE_THREAD | dict(environment or {})
+        self.niceness = niceness
         self.restarts = -1
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -54,8 +53,8 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env=self.environment,
-                preexec_fn=_die_with_parent,
+                env=os.environ | ONE_THREAD,
+                preexec_fn=functools.partial(_prepare_child, self.niceness),
             )
 
     @property
@@ -106,7 +105,8 @@ def stop_all(processes: Sequence[Process], timeout_seconds: float = 10.0) -> Non
         process.stop(timeout_seconds)
 
 
-def _die_with_parent() -> None:
+def _prepare_child(niceness: int) -> None:
     """Runs in the child: a parent that is killed takes it along; Ctrl-C is the parent's to handle."""
+    os.nice(niceness)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -21,6 +21,8 @@ from testnet.genesis import Genesis
 from testnet.process import Process
 
 HOST = "127.0.0.1"
+WORKER_NICENESS = 5
+"""Workers take all that they get; on a small machine the others must not wait for them."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class Site:
     def origin_dir(self) -> Path:
         return self.run_dir / "origin"
 
-    def process(self, name: str, command: list[str]) -> Process:
-        return Process(name, [sys.executable, "-m", *command], self.run_dir / "logs" / f"{name}.log")
+    def process(self, name: str, command: list[str], niceness: int = 0) -> Process:
+        return Process(name, [sys.executable, "-m", *command], self.run_dir / "logs" / f"{name}.log", niceness)
 
 
 def coordinator(site: Site, account: Account, rules_file: Path, groups_per_step: int) -> Process:
@@ -96,8 +98,8 @@ def worker(site: Site, provider: Provider) -> Process:
     settings = _joining(site, provider.node) | {"ledger": site.genesis.contracts.ledger, "retry_most_seconds": 2.0}
     file = str(_write_config(site, provider.name, settings))
     if provider.cheat is None:
-        return site.process(provider.name, ["worker", "run", "--config", file])
-    return site.process(provider.name, ["testnet.cheats", provider.cheat, "--config", file])
+        return site.process(provider.name, ["worker", "run", "--config", file], WORKER_NICENESS)
+    return site.process(provider.name, ["testnet.cheats", provider.cheat, "--config", file], WORKER_NICENESS)
 
 
 def verifier(site: Site, account: Account) -> Process:

@@ -1,7 +1,7 @@
 """A run of the testnet, stage by stage: chain -> roles -> work -> settling -> audit -> summary.
 
     chain       local node, contracts, pool, stakes
-    roles       coordinator, relay, trainer, one worker and one verifier first; the others once work flows
+    roles       coordinator, relay, trainer, one worker and the verifiers first; the others once work flows
     work        until the trainer has published the last policy version
     settling    until each received submission is settled and each cheat slashed
     audit       every claim of an accepted and of a slashed submission; every wei
@@ -64,7 +64,8 @@ class Run:
             self.run_dir, self.genesis, self.node.url, coordinator_port, relay_port, self.plan.base_model
         )
         self._prepare_roles()
-        for name in ("coordinator", "trainer", "relay", "worker-0", "verifier-0"):
+        first = ["coordinator", "trainer", "relay", "worker-0", *(v.name for v in self.accounts.validators)]
+        for name in first:
             self.processes[name].start()
         self.coordinator = CoordinatorClient(self.site.coordinator_url)
         self.observer = Observer(self.coordinator, self.run_dir, self._metrics_file)
