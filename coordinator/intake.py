@@ -50,13 +50,13 @@ def admit(
             RejectReason.FILE_MISMATCH, "content digest", value=upload.content_hash, threshold=message.content_hash
         )
     with coordinator.reading() as session:
-        _check_new(session, node, upload)
+        _check_new(session, submission_id, node, upload)
     coordinator.blobs.put(file)
     with coordinator.writing() as session:
         if known := session.get(SubmissionRow, submission_id):
             return Signed[Receipt].model_validate(known.signed_receipt)
         task = _check_envelope(coordinator, session, message)
-        _check_new(session, node, upload)
+        _check_new(session, submission_id, node, upload)
         return _keep(coordinator, session, task, submission_id, envelope, upload)
 
 
@@ -104,9 +104,12 @@ def _check_bytes(envelope: SubmissionEnvelope, file: bytes, rules: Rules) -> Non
         raise Rejected(RejectReason.FILE_MISMATCH, "SHA-256", value=found, threshold=envelope.file_sha256)
 
 
-def _check_new(session: Session, node: str, upload: Upload) -> None:
+def _check_new(session: Session, submission_id: str, node: str, upload: Upload) -> None:
+    """The node hasn't handed in these rows for another task."""
     same = select(SubmissionRow.submission_id).where(
-        SubmissionRow.node == node, SubmissionRow.rows_hash == upload.rows_hash
+        SubmissionRow.node == node,
+        SubmissionRow.rows_hash == upload.rows_hash,
+        SubmissionRow.submission_id != submission_id,
     )
     if earlier := session.scalar(same.limit(1)):
         raise Rejected(RejectReason.DUPLICATE, f"the same rows are in {earlier}")

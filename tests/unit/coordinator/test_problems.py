@@ -74,3 +74,11 @@ def test_unknown_paths_and_methods_are_problems_too(site: Any) -> None:
         assert http.get("/v1/rules/abc").json()["code"] == "schema_invalid"
         wrong_page = http.get("/v1/submissions", params={"limit": 100000})
         assert (wrong_page.status_code, wrong_page.json()["code"]) == (422, "schema_invalid")
+
+
+def test_json_bodies_have_a_smaller_limit(site: Any) -> None:
+    with site.http(site.node) as http:
+        small = http.post("/v1/tasks", content=b'{"policy_version":0}', headers={"content-type": "application/json"})
+        assert small.status_code == 201
+        large = http.post("/v1/tasks", content=bytes(2 << 20), headers={"content-type": "application/json"})
+    assert (large.status_code, large.json()["code"]) == (413, "too_large")
