@@ -41,8 +41,12 @@ def can_close_epoch(session: Session, epoch_seconds: float, *, forced: bool = Fa
 
 def close_epoch(coordinator: Coordinator, *, forced: bool = False) -> None:
     """Close the open epoch if it can be closed; `forced`: however young it is."""
+    epoch_seconds = coordinator.config.epoch_seconds
+    with coordinator.reading() as session:
+        if not can_close_epoch(session, epoch_seconds, forced=forced):
+            return
     with coordinator.writing() as session:
-        if can_close_epoch(session, coordinator.config.epoch_seconds, forced=forced):
+        if can_close_epoch(session, epoch_seconds, forced=forced):
             epoch, proof = _close(session)
             head = (coordinator.config.pool_id, epoch.epoch, epoch.size, epoch.root)
             call = encode("ledger", "commitEpoch", *head, proof)

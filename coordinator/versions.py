@@ -30,12 +30,13 @@ def announce_weights(coordinator: Coordinator, release: Signed[WeightsRelease]) 
     Raises SignatureInvalid, VerificationFailed where the chain has another manifest, NotFound where it has none, and
     Rejected(RATE_LIMITED) while it has too few confirmations.
     """
-    if not _is_indexed(coordinator, release.message):
+    with coordinator.reading() as session:
+        trainer = pool_record(session, coordinator.config.pool_id).trainer
+    message = release.check(trainer, coordinator.domain)
+    if not _is_indexed(coordinator, message):
         index_chain(coordinator)  # the trainer announces right after its transaction; the loop may not have seen it
-        _check_confirmed(coordinator, release.message)
+        _check_confirmed(coordinator, message)
     with coordinator.writing() as session:
-        pool = pool_record(session, coordinator.config.pool_id)
-        message = release.check(pool.trainer, coordinator.domain)
         version = _version(session, message.pool_id, message.policy_version)
         if version.manifest_hash != message.manifest_hash:
             raise VerificationFailed(

@@ -147,6 +147,7 @@ class World(Site):
     def publish(self, policy_version: int, sealed: bool = True) -> None:
         """A version on chain, announced, and sealed by the coordinator."""
         manifest_hash = number_hash(policy_version)
+        index_chain(self.coordinator)
         self.send(self.trainer, "ledger", "publishWeights", self.pool_id, policy_version, manifest_hash)
         message = WeightsRelease(pool_id=self.pool_id, policy_version=policy_version, manifest_hash=manifest_hash)
         announce_weights(self.coordinator, Signed[WeightsRelease].by(self.trainer, message, self.domain))

@@ -43,7 +43,12 @@ def verify(
 
 
 @app.command()
-def money(coordinator: CoordinatorUrl = DEFAULT_URL, chain: ChainUrl = None, as_json: Json = False) -> int:
+def money(
+    coordinator: CoordinatorUrl = DEFAULT_URL,
+    chain: ChainUrl = None,
+    ledger: LedgerAddress = None,
+    as_json: Json = False,
+) -> int:
     """Check that what was earned, is owed and has been paid agrees with the contracts to the wei."""
     from protocol.chain.contracts import Contracts
     from protocol.client import CoordinatorClient
@@ -55,7 +60,7 @@ def money(coordinator: CoordinatorUrl = DEFAULT_URL, chain: ChainUrl = None, as_
         raise UsageError("this needs a chain", "no --chain", "give the URL of a node of the pool's chain")
     with closing(CoordinatorClient(coordinator)) as client:
         pool = client.pool()
-        contracts = Contracts.connect(chain, pool.contracts.ledger, SystemClock())
+        contracts = Contracts.connect(chain, ledger or pool.contracts.ledger, SystemClock())
         with closing(contracts.client.rpc):
             return _print(audit_money(client, contracts, pool), as_json)
 
