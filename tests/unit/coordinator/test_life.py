@@ -239,4 +239,4 @@ def test_invariants_hold_in_any_order() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("life")
 def test_invariants_hold_for_longer() -> None:
-    live(max_examples=60, num_steps=80)
+    live(max_examples=20, num_steps=80)
