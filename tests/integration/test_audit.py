@@ -214,6 +214,18 @@ def test_another_id_is_found(history: History) -> None:
     assert {"digest", "receipt", "log event", "verdicts"} <= failed(report)
 
 
+@pytest.mark.parametrize("data", [[], "x", {"payments": 7}, {"payments": [["a"]]}, {"payments": [["a", "b"]]}, {}])
+def test_events_of_any_shape_are_answers_and_no_crash(history: History, data: object) -> None:
+    for which in ("received", "settled"):
+        logged = getattr(history.bundle, which)
+        entry = logged.entry.model_copy(update={"event": logged.entry.event | {"data": data}})
+        assert failed(history.audit(**{which: logged.model_copy(update={"entry": entry})}))
+    revealed = history.bundle.verdicts[0]
+    entry = revealed.committed.entry.model_copy(update={"event": {"data": data, "type": 3}})
+    committed = revealed.committed.model_copy(update={"entry": entry})
+    assert "commitments" in failed(history.audit(verdicts=(revealed.model_copy(update={"committed": committed}),)))
+
+
 def test_claims_that_arent_the_chains_are_found(history: History) -> None:
     claims = history.bundle.chain
     other_key = claims.model_copy(update={"coordinator": history.world.provider.address})

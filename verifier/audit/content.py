@@ -6,18 +6,24 @@ In: a `ProofBundle` and the `ChainFacts` to hold it against. Out: one check a fu
 from __future__ import annotations
 
 from protocol.bundle import ChainFacts, ProofBundle
-from protocol.rollouts import content_hash, read_rollouts
+from protocol.rollouts import FileHeader, Rollout, content_hash, read_rollouts
 from protocol.wire import ZERO_ADDRESS, ZERO_HASH
+from verifier.audit.history import event_data
 from verifier.audit.step import StillOpen, Values, must_equal, must_hold
 
-MAX_TOKENS = 1 << 15
-"""Bounds a row of a stranger's file: the longest sequence that pools train on."""
+MAX_ROWS, MAX_TOKENS = 1 << 12, 1 << 15
+"""What decoding a stranger's file may cost, whatever rules came with it."""
+
+
+def read_file(bundle: ProofBundle) -> tuple[FileHeader, list[Rollout]]:
+    """Header and rows of the bundle's file. Raises MalformedFile."""
+    max_rows = min(MAX_ROWS, bundle.rules.group_size * bundle.rules.groups_per_task)
+    return read_rollouts(bundle.file, max_rows=max_rows, max_tokens=MAX_TOKENS)
 
 
 def check_digest(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> Values:
     """The file's content hash and the submission's id, both recomputed."""
-    max_rows = bundle.rules.group_size * bundle.rules.groups_per_task
-    header, rollouts = read_rollouts(bundle.file, max_rows=max_rows, max_tokens=MAX_TOKENS)
+    header, rollouts = read_file(bundle)
     found = content_hash(header, rollouts)
     must_equal("the file isn't the one that was signed", found, bundle.submission.message.content_hash)
     must_equal("the submission has another id", bundle.submission.message.id(facts.domain), submission_id)
@@ -44,7 +50,7 @@ def check_node(bundle: ProofBundle, facts: ChainFacts) -> Values:
     """The node signed it, and works for the provider that the log names."""
     submission = bundle.submission.check(bundle.submission.message.node, facts.domain)
     must_hold("the node was never authorised by anybody", facts.provider != ZERO_ADDRESS, submission.node)
-    logged = bundle.received.entry.event.get("data", {}).get("provider")
+    logged = event_data(bundle.received.entry).get("provider")
     must_equal("the log names another provider", logged, facts.provider)
     return {"node": submission.node, "provider": facts.provider}
 

@@ -6,6 +6,7 @@ In: log events with their proofs, and heads. Out: one check a function.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from protocol.api import LogEntry
 from protocol.bundle import ChainFacts, HeadFact, LoggedEvent, ProofBundle
@@ -21,6 +22,23 @@ def check_entry(entry: LogEntry, event_type: str, subject: str) -> None:
     check_leaf(entry)
     named = (entry.event.get("index"), entry.event.get("type"), entry.event.get("subject"), entry.subject)
     must_equal("the log has another event there", named, (entry.index, event_type, subject, subject))
+
+
+def event_data(entry: LogEntry) -> dict[str, Any]:
+    """What the event says. Raises VerificationFailed where that is no object."""
+    data = entry.event.get("data")
+    if not isinstance(data, dict):
+        raise VerificationFailed(f"event {entry.index} has no data", type(data).__name__)
+    return data
+
+
+def event_payments(entry: LogEntry) -> dict[str, int]:
+    """Amounts by account that a settling event pays. Raises VerificationFailed where they can't be read."""
+    payments = event_data(entry).get("payments")
+    try:
+        return {str(account): int(amount) for account, amount in payments}  # type: ignore[union-attr]
+    except (TypeError, ValueError) as error:
+        raise VerificationFailed(f"event {entry.index} has no readable payments", str(payments)[:200]) from error
 
 
 def check_leaf(entry: LogEntry) -> str:

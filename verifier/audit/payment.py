@@ -5,11 +5,11 @@ In: a `ProofBundle` and the `ChainFacts` to hold it against. Out: one check a fu
 
 from __future__ import annotations
 
-from protocol.bundle import ChainFacts, ProofBundle
+from protocol.bundle import ChainFacts, LoggedEvent, ProofBundle
 from protocol.merkle.standard import verify_earnings
 from protocol.reasons import Outcome
-from protocol.rollouts import read_rollouts
-from verifier.audit.content import MAX_TOKENS
+from verifier.audit.content import read_file
+from verifier.audit.history import event_payments
 from verifier.audit.step import StillOpen, Values, must_equal, must_hold
 
 
@@ -17,22 +17,19 @@ def check_payment(bundle: ProofBundle, facts: ChainFacts) -> Values:
     """Accepted work earned its units at the leased price; anything else earned its provider nothing."""
     if bundle.settled is None:
         raise StillOpen("it isn't settled yet")
-    event = bundle.settled.entry.event
-    paid = dict(event.get("data", {}).get("payments", []))
-    if event.get("type") != "submission.accepted":
+    paid = event_payments(bundle.settled.entry)
+    if not _is_accepted(bundle.settled):
         must_hold("a rejected submission was paid", facts.provider not in paid, f"{paid.get(facts.provider)} wei")
         return {"amount_wei": "0"}
-    max_rows = bundle.rules.group_size * bundle.rules.groups_per_task
-    rollouts = read_rollouts(bundle.file, max_rows=max_rows, max_tokens=MAX_TOKENS)[1]
-    num_units = sum(rollout.num_units for rollout in rollouts)
+    num_units = sum(rollout.num_units for rollout in read_file(bundle)[1])
     amount = num_units * bundle.task.message.price_wei
-    must_equal("the provider was paid another amount", paid.get(facts.provider), str(amount))
+    must_equal("the provider was paid another amount", paid.get(facts.provider), amount)
     return {"num_units": str(num_units), "price_wei": str(bundle.task.message.price_wei), "amount_wei": str(amount)}
 
 
 def check_earnings(bundle: ProofBundle, facts: ChainFacts) -> Values:
     """The payment is part of the provider's cumulative earnings under the root on chain."""
-    if bundle.settled is None or bundle.settled.entry.event.get("type") != "submission.accepted":
+    if bundle.settled is None or not _is_accepted(bundle.settled):
         raise StillOpen("nothing was earned")
     proof, settled = bundle.earnings, bundle.settled.inclusion
     if proof is None or facts.earnings is None:
@@ -48,9 +45,13 @@ def check_earnings(bundle: ProofBundle, facts: ChainFacts) -> Values:
         verify_earnings(proof.root, proof.account, proof.cumulative_wei, proof.path),
         f"{proof.cumulative_wei} wei, root {proof.root}",
     )
-    amount = int(bundle.settled.entry.event["data"]["amount_wei"])
+    amount = event_payments(bundle.settled.entry).get(facts.provider, 0)
     must_hold("the earnings are less than this payment", proof.cumulative_wei >= amount, f"{proof.cumulative_wei} wei")
     return {"cumulative_wei": str(proof.cumulative_wei), "root": proof.root, "epoch": str(proof.epoch)}
+
+
+def _is_accepted(settled: LoggedEvent) -> bool:
+    return bool(settled.entry.event.get("type") == "submission.accepted")
 
 
 def check_slash(bundle: ProofBundle, facts: ChainFacts) -> Values:

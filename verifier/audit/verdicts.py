@@ -14,7 +14,7 @@ from protocol.errors import VerificationFailed
 from protocol.merkle.commitment import verify_commitment
 from protocol.reasons import Outcome
 from protocol.wire import Verdict
-from verifier.audit.history import check_entry, check_inclusion
+from verifier.audit.history import check_entry, check_inclusion, event_data
 from verifier.audit.step import StillOpen, Values, must_equal, must_hold
 
 NO_SUBJECT = "0x" + "00" * 32
@@ -26,8 +26,8 @@ def check_verdicts(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -
         raise StillOpen("no verdict is revealed yet")
     for revealed in bundle.verdicts:
         _check_verdict(revealed, bundle, facts, submission_id)
-    said = (f"seat {v.verdict.message.seat}: {Outcome(v.verdict.message.outcome).name}" for v in bundle.verdicts)
-    return {"verdicts": ", ".join(said)}
+    said = ((v.verdict.message.seat, Outcome(v.verdict.message.outcome).name) for v in bundle.verdicts)
+    return {"verdicts": ", ".join(f"seat {seat}: {outcome}" for seat, outcome in said)}
 
 
 def check_commitments(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> Values:
@@ -77,6 +77,7 @@ def _check_verdict(revealed: RevealedVerdict, bundle: ProofBundle, facts: ChainF
     owner = next((seat.validator for seat in facts.seats if seat.seat == verdict.seat), None)
     must_equal(f"seat {verdict.seat} is another validator's", revealed.validator, owner)
     must_equal("a verdict is about another submission", verdict.submission_id, submission_id)
+    must_hold("a verdict says nothing known", verdict.outcome in set(Outcome), f"outcome {verdict.outcome}")
     must_equal("a verdict is for another pool", verdict.pool_id, facts.pool_id)
     must_equal("a verdict is under other rules", verdict.rules_hash, bundle.submission.message.rules_hash)
     if bundle.received.inclusion is not None:
@@ -93,7 +94,7 @@ def _check_commitment(revealed: RevealedVerdict, facts: ChainFacts, submission_i
     commitment = revealed.commitment.check(revealed.validator, facts.domain)
     must_equal("the commitment is another seat's", commitment.seat, verdict.seat)
     check_entry(revealed.committed.entry, "verdict.committed", NO_SUBJECT)
-    data = revealed.committed.entry.event.get("data", {})
+    data = event_data(revealed.committed.entry)
     logged = (data.get("seat"), data.get("epoch"), data.get("part"), data.get("root"))
     must_equal(
         "the log has another commitment",
