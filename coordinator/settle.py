@@ -67,6 +67,8 @@ def _settle(session: Session, pool: Pool, submission: SubmissionRow, decision: D
         task,
         Standing.ACCEPTED if accepted else Standing.REJECTED,
         submission,
+        node=submission.node,
+        provider=submission.provider,
         reason=decision.reason,
         num_units=submission.num_units,
         amount_wei=str(amount_wei),

@@ -121,7 +121,7 @@ class History:
 
     def _apply(self, entry: LogEntry, epoch: int) -> None:
         event = entry.event
-        if event["type"] == "submission.received":
+        if event.get("type") == "submission.received" and isinstance(event.get("time"), int):
             # The first leaf counts: a submission can't be moved to a later epoch, and so to another draw.
             self._db.execute(
                 "INSERT OR IGNORE INTO received VALUES (?, ?, ?, ?)",

@@ -113,7 +113,8 @@ class Judge:
 
 def _check_units(received: Received, finding: Finding) -> None:
     """What will be paid for is what was handed in."""
-    logged = received.event["data"].get("num_units")
+    data = received.event.get("data")
+    logged = data.get("num_units") if isinstance(data, dict) else None
     if finding.outcome is Outcome.ACCEPT and logged != finding.evidence.num_units:
         raise VerificationFailed(
             "the log counts other units than the file has",

@@ -15,10 +15,14 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError
 
 from protocol.api import LogEntry
+from protocol.canonical import MAX_SAFE_INTEGER
 from protocol.reasons import Outcome
+from protocol.wire import Address, UInt8, UInt64
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS payment (
@@ -40,7 +44,33 @@ CREATE TABLE IF NOT EXISTS payment_fault (
 """
 
 SETTLING = {"submission.accepted": True, "submission.rejected": False}
+WeiText = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,39}$")]
 PROVIDER, VALIDATOR = "provider", "validator"
+
+
+class _EventData(BaseModel):
+    """What is read of an event's data; there may be more. A coordinator may have logged anything."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+class _Paying(_EventData):
+    payments: list[Annotated[tuple[Address, WeiText], Strict(False)]] = []
+
+
+class _Settling(_Paying):
+    num_units: UInt64
+
+
+class _Received(_EventData):
+    num_units: Annotated[int, Field(gt=0, le=MAX_SAFE_INTEGER)]
+    provider: Address
+
+
+class _Revealed(_EventData):
+    validator: Address
+    outcome: UInt8
+    in_time: bool
 
 
 @dataclass(frozen=True)
@@ -67,19 +97,28 @@ class Payments:
         db.executescript(SCHEMA)
 
     def note(self, entry: LogEntry, epoch: int) -> None:
-        """Take in one event of `epoch`."""
-        kind, data = entry.event["type"], entry.event["data"]
-        if kind == "verdict.revealed":
-            self._note_verdict(entry.subject, data)
-        payments = [(account, int(amount)) for account, amount in data.get("payments", ())]
-        if kind in SETTLING:
-            fault = self._settle(entry.subject, SETTLING[kind], data, epoch, dict(payments))
-        else:
-            fault = f"a {kind} pays" if payments else None
+        """Take in one event of `epoch`. What can't be read is a fault if it may be about money."""
+        kind = str(entry.event.get("type"))
+        try:
+            fault = self._note(kind, entry.subject, entry.event.get("data"), epoch)
+        except ValidationError as error:
+            fault = f"a {kind[:40]} can't be read: {error.errors()[0]['loc']}"
         if fault is not None:
             self._db.execute("INSERT INTO payment_fault VALUES (?, ?, ?)", (entry.index, epoch, fault))
-        for account, amount in payments:
-            self._add(account, epoch, amount)
+
+    def _note(self, kind: str, subject: str, data: object, epoch: int) -> str | None:
+        if kind == "verdict.revealed":
+            self._note_verdict(subject, _Revealed.model_validate(data))
+        shape = _Settling if kind in SETTLING else _Paying
+        paying = shape.model_validate(data)
+        payments = {account: int(amount) for account, amount in paying.payments}
+        for account, amount in paying.payments:
+            self._add(account, epoch, int(amount))
+        if len(payments) < len(paying.payments):
+            return "it pays an account twice"
+        if isinstance(paying, _Settling):
+            return self._settle(subject, SETTLING[kind], paying.num_units, epoch, payments)
+        return f"a {kind[:40]} pays" if payments else None
 
     def earnings(self, epoch: int) -> dict[str, int]:
         """Gross cumulative payments by account, up to and including `epoch`."""
@@ -108,14 +147,14 @@ class Payments:
         ).fetchone()
         return None if row[0] is None else int(row[0])
 
-    def _note_verdict(self, submission_id: str, data: Mapping[str, Any]) -> None:
+    def _note_verdict(self, submission_id: str, data: _Revealed) -> None:
         self._db.execute(
             "INSERT OR IGNORE INTO revealed VALUES (?, ?, ?, ?)",
-            (submission_id, data["validator"], data["outcome"] == Outcome.ACCEPT, bool(data["in_time"])),
+            (submission_id, data.validator, data.outcome == Outcome.ACCEPT, data.in_time),
         )
 
     def _settle(
-        self, submission_id: str, accepted: bool, data: Mapping[str, Any], epoch: int, payments: Mapping[str, int]
+        self, submission_id: str, accepted: bool, num_units: int, epoch: int, payments: Mapping[str, int]
     ) -> str | None:
         """Note that a submission is settled; what is wrong with what that pays, if anything is."""
         if self._db.execute("SELECT 1 FROM settled WHERE submission_id = ?", (submission_id,)).fetchone():
@@ -131,10 +170,10 @@ class Payments:
         received = self._received(submission_id)
         if received is None:
             return "it was never received" if payments else None
-        if data["num_units"] != received["num_units"]:
-            return f"{data['num_units']} units are settled, {received['num_units']} were received"
-        paid = {PROVIDER: {received["provider"]} if accepted else set(), VALIDATOR: agreeing & in_time}
-        return next(filter(None, self._faults_of(paid, payments, received["num_units"], epoch)), None)
+        if num_units != received.num_units:
+            return f"{num_units} units are settled, {received.num_units} were received"
+        paid = {PROVIDER: {received.provider} if accepted else set(), VALIDATOR: agreeing & in_time}
+        return next(filter(None, self._faults_of(paid, payments, num_units, epoch)), None)
 
     def _faults_of(
         self, paid: Mapping[str, set[str]], payments: Mapping[str, int], num_units: int, epoch: int
@@ -147,13 +186,10 @@ class Payments:
             else:
                 self._db.execute("INSERT OR IGNORE INTO unit_price VALUES (?, ?, ?)", (earner, str(price_wei), epoch))
 
-    def _received(self, submission_id: str) -> dict[str, Any] | None:
+    def _received(self, submission_id: str) -> _Received | None:
         """The data of the event that received it."""
         row = self._db.execute("SELECT document FROM received WHERE submission_id = ?", (submission_id,)).fetchone()
-        if row is None:
-            return None
-        data: dict[str, Any] = json.loads(row[0])["data"]
-        return data
+        return None if row is None else _Received.model_validate(json.loads(row[0])["data"])
 
     def _add(self, account: str, epoch: int, amount_wei: int) -> None:
         row = self._db.execute(

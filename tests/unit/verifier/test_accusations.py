@@ -10,6 +10,7 @@ from verifier_world import COORDINATOR, DOMAIN, NODE
 
 from protocol.api import SubmissionView, VerdictView
 from protocol.canonical import from_hex0x, hex0x, sha256
+from protocol.chain.contracts import abi_of, encode
 from protocol.chain.pool import Accusation, CaseRecord, CaseState
 from protocol.draw import Seat, drawn_seats
 from protocol.errors import TransactionReverted
@@ -244,3 +245,13 @@ def test_the_courts_word_on_the_deadline_is_final(site: Site) -> None:
     site.court.refusal = "AccusedTooLate"
     site.accuser.turn()
     assert site.accuser.open_cases() == []
+
+
+def test_an_accusation_fits_the_courts_abi(site: Site) -> None:
+    accusation = assemble(site.view, site.received, site.history, site.court)
+    assert accusation is not None
+    function, (sent,) = abi_of("court").decode_call(encode("court", "accuse", accusation))
+    assert function == "accuse"
+    assert sent["inclusion"]["document"] == accusation.inclusion.document
+    assert [verdict["seat"] for verdict in sent["verdicts"]] == [verdict.seat for verdict in accusation.verdicts]
+    assert sent["draw_indexes"] == accusation.draw_indexes

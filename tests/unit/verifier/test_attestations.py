@@ -170,6 +170,54 @@ def test_what_nobody_earned_is_not_signed_for_though_it_adds_up(
         check_log(history, chain, log)
 
 
+def hostile_no_units(log: Any) -> None:
+    log.append("submission.accepted", FIRST, payments=[[EVE, "5"]])
+
+
+def hostile_zero_units(log: Any) -> None:
+    receive(log, FIRST, 0, Outcome.ACCEPT)
+    pay(log, FIRST, 0, {ALICE: 5})
+
+
+def hostile_amount(log: Any) -> None:
+    receive(log, FIRST, 7, Outcome.ACCEPT)
+    log.append("submission.accepted", FIRST, num_units=7, payments=[[ALICE, "seven"]])
+
+
+def hostile_payments(log: Any) -> None:
+    log.append("task.leased", FIRST, payments={"a": 1})
+
+
+def hostile_verdict(log: Any) -> None:
+    log.append("verdict.revealed", FIRST, validator=7)
+
+
+def hostile_twice_in_one(log: Any) -> None:
+    receive(log, FIRST, 7, Outcome.ACCEPT)
+    log.append("submission.accepted", FIRST, num_units=7, payments=[[ALICE, "7"], [ALICE, "7"]])
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        hostile_no_units,
+        hostile_zero_units,
+        hostile_amount,
+        hostile_payments,
+        hostile_verdict,
+        hostile_twice_in_one,
+    ],
+)
+def test_an_event_that_makes_no_sense_ends_nothing_and_is_not_signed_for(
+    history: History, chain: Any, log: Any, hostile: Callable[[Any], None]
+) -> None:
+    receive(log, SECOND, 5, Outcome.ACCEPT)
+    pay(log, SECOND, 5, {ALICE: 5})
+    hostile(log)
+    with pytest.raises(VerificationFailed, match="isn't earned"):
+        check_log(history, chain, log)
+
+
 def test_validators_are_paid_for_rejecting_as_well(history: History, chain: Any, log: Any) -> None:
     receive(log, FIRST, 7, Outcome.SLASH, Outcome.DROP)
     pay(log, FIRST, 7, {BOB: 14, f"0x{1:040x}": 14}, "submission.rejected")

@@ -18,9 +18,9 @@ ALICE, BOB = "0x" + "a1" * 20, "0x" + "b0" * 20
 
 def test_what_was_received_and_paid_is_known_up_to_each_epoch(store: sqlite3.Connection, chain: Any, log: Any) -> None:
     log.append("submission.received", SUBMISSION, time=120)
-    log.append("submission.accepted", SUBMISSION, payments=[[ALICE, "7"], [BOB, "1"]])
+    log.append("submission.accepted", SUBMISSION, num_units=1, payments=[[ALICE, "7"], [BOB, "1"]])
     log.anchor(chain)
-    log.append("submission.accepted", "0x" + "6c" * 32, payments=[[ALICE, str(10**30)]])
+    log.append("submission.accepted", "0x" + "6c" * 32, num_units=1, payments=[[ALICE, str(10**30)]])
     log.anchor(chain)
     history = History(store)
     history.follow(chain.heads(0), log.read)
@@ -57,10 +57,10 @@ def altered(entry: LogEntry, **changes: Any) -> LogEntry:
 
 
 def test_a_log_that_the_chain_does_not_anchor_is_refused(store: sqlite3.Connection, chain: Any, log: Any) -> None:
-    log.append("submission.accepted", SUBMISSION, payments=[[ALICE, "7"]])
+    log.append("submission.accepted", SUBMISSION, num_units=1, payments=[[ALICE, "7"]])
     log.anchor(chain)
     forged = type(log)()
-    forged.append("submission.accepted", SUBMISSION, payments=[[BOB, "7"]])
+    forged.append("submission.accepted", SUBMISSION, num_units=1, payments=[[BOB, "7"]])
     history = History(store)
     with pytest.raises(VerificationFailed, match="anchors"):
         history.follow(chain.heads(0), forged.read)
@@ -91,3 +91,13 @@ def test_entries_that_are_held_back_are_noticed(store: sqlite3.Connection, chain
 
     with pytest.raises(VerificationFailed, match="holds back"):
         History(store).follow(chain.heads(0), nothing)
+
+
+def test_an_event_without_a_time_receives_nothing_and_ends_nothing(
+    store: sqlite3.Connection, chain: Any, log: Any
+) -> None:
+    log.append("submission.received", SUBMISSION, time=None)
+    log.anchor(chain)
+    history = History(store)
+    history.follow(chain.heads(0), log.read)
+    assert history.received(SUBMISSION) is None and history.num_epochs == 1
