@@ -26,7 +26,7 @@ def environment(tokenizer: Tokenizer) -> Environment:
 
 @pytest.fixture(scope="module")
 def untrained() -> CausalLM:
-    return new_model(model_config(30), seed=0)
+    return new_model(model_config(30), seed=0, std=0.06)
 
 
 def test_an_untrained_model_passes_nothing(untrained: CausalLM, environment: Environment) -> None:
