@@ -28,7 +28,8 @@ testnet: setup anvil  ## the main job, end to end: make testnet ARGS='--steps 3'
 	$(BIN)/proofpool testnet up $(ARGS)
 
 test: setup anvil  ## everything that is quick and deterministic
-	$(PYTEST) -n 2 $(ARGS)
+	$(PYTEST) -n 2 -m 'not e2e and not slow and not bench' $(ARGS)
+	$(PYTEST) -m e2e
 
 test-slow: setup anvil  ## long scenarios and contract fuzzing
 	$(PYTEST) -m slow $(ARGS)

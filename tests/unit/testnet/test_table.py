@@ -1,0 +1,35 @@
+"""The table of a run, on a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import io
+
+from testnet.table import Progress, RunTable, Worker, summary_line
+from testnet.tally import Tally
+
+WORKERS = [Worker("worker-0", "0x" + "0a" * 20, None), Worker("worker-1", "0x" + "0b" * 20, "forged-proof")]
+
+
+def progress() -> Progress:
+    tally = Tally(step=2, policy_version=2, accepted_ids=["a", "b"])
+    tally.node(WORKERS[1].address).rejected["proof_malformed"] = 1
+    tally.rejected_ids["c"] = "proof_malformed"
+    return Progress(tally, num_steps=3, seconds=9.0)
+
+
+def test_each_change_is_a_line_where_there_is_no_terminal() -> None:
+    out = io.StringIO()
+    with RunTable(WORKERS, out) as table:
+        table.update(progress())
+        table.update(progress())
+    assert out.getvalue().splitlines() == [f"[    9 s] {summary_line(progress())}"]
+    assert "step 2/3" in out.getvalue()
+    assert "proof_malformed×1" in out.getvalue()
+
+
+def test_the_picture_names_each_worker_and_what_it_is() -> None:
+    table = RunTable(WORKERS, io.StringIO())
+    table.console.print(table._picture(progress()))
+    drawn = table.console.file.getvalue()  # type: ignore[attr-defined]
+    assert "(forged-proof)" in drawn
+    assert "1 proof_malformed" in drawn
