@@ -43,7 +43,7 @@ def check_lease(coordinator: Coordinator, session: Session, pool: Pool, node: st
     provider = provider_of(session, pool, node)
     _check_version(session, pool, policy_version)
     _check_limit(session, node, coordinator.config.max_leases)
-    _check_demand(coordinator.config, session, pool)
+    _check_demand(coordinator.config, session, pool, node)
     _check_funds(session, pool)
     return provider
 
@@ -82,7 +82,10 @@ def _check_limit(session: Session, node: str, most: int) -> None:
         raise Rejected(RejectReason.LEASE_LIMIT, "open leases of this node", value=str(num_open), threshold=str(limit))
 
 
-def _check_demand(config: CoordinatorConfig, session: Session, pool: Pool) -> None:
+def _check_demand(config: CoordinatorConfig, session: Session, pool: Pool, node: str) -> None:
+    """A node's first lease is given in any case: it has to show what it can do."""
+    if not lease_history(session, node):
+        return
     oldest_version = (newest_version(session, pool.pool_id) or 0) - pool.max_async
     groups_per_task = rules_document(session, pool.rules_hash).groups_per_task
     in_flight, wanted = groups_in_flight(session, pool.pool_id, oldest_version, groups_per_task), groups_wanted(config)

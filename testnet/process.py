@@ -37,6 +37,7 @@ class Process:
         self.log = log
         self.niceness = niceness
         self.restarts = -1
+        self._is_stopping = False
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -47,6 +48,7 @@ class Process:
         """Start, or start again after its end; output is appended to the log."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.restarts += 1
+        self._is_stopping = False
         with self.log.open("ab") as out:
             self._child = subprocess.Popen(
                 self.command,
@@ -65,8 +67,8 @@ class Process:
         return self._child is not None and self._child.poll() is None
 
     def check(self) -> None:
-        """Raises ProofpoolError with the end of its log where the process has ended by itself."""
-        if self._child is None or (code := self._child.poll()) is None:
+        """Raises ProofpoolError with the end of its log where the process has ended without being asked to."""
+        if self._child is None or self._is_stopping or (code := self._child.poll()) is None:
             return
         raise ProofpoolError(
             f"{self.name} ended with exit code {code}", self.last_lines() or "its log is empty", f"read {self.log}"
@@ -78,11 +80,13 @@ class Process:
 
     def kill(self) -> None:
         """As kill -9 does."""
+        self._is_stopping = True
         if self._child is not None and self.is_running():
             self._child.send_signal(signal.SIGKILL)
             self._child.wait()
 
     def ask_to_stop(self) -> None:
+        self._is_stopping = True
         if self._child is not None and self.is_running():
             self._child.terminate()
 

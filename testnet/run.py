@@ -86,8 +86,7 @@ class Run:
         never = threading.Event()
         while not self.is_done():
             self.turn()
-            if self.has_trained:
-                self._stop_workers()
+            self._stop_what_is_done()
             if watch is not None:
                 watch(self.progress())
             if self.seconds > self.plan.timeout_seconds:
@@ -164,6 +163,10 @@ class Run:
             if not process.was_started:
                 process.start()
 
-    def _stop_workers(self) -> None:
+    def _stop_what_is_done(self) -> None:
+        """Honest workers once the training is over, and each cheat once it is slashed as well."""
+        if not self.has_trained:
+            return
         for provider in self.accounts.providers:
-            self.processes[provider.name].ask_to_stop()
+            if provider.name not in self._unslashed:
+                self.processes[provider.name].ask_to_stop()

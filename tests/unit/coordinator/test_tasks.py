@@ -137,8 +137,13 @@ def test_no_more_is_leased_than_the_trainer_can_use(site: Any) -> None:
     site.accept()  # two groups with variance wait: what one step takes
     refusal = refused_lease(site)
     assert (refusal.reason, refusal.value, refusal.threshold) == (RejectReason.NO_DEMAND, "2", "2")
+    newcomer = Signer(b"\x31" * 32)
+    site.add_node(newcomer.address, "0x" + "32" * 20)
+    assert site.lease(node=newcomer)  # everybody's first lease
     batch = site.client(site.trainer).lease_batch(1)
     assert batch is not None
+    assert refused_lease(site).value == "2"  # the newcomer's task
+    site.coordinator.config = site.coordinator.config.model_copy(update={"backlog_steps": 2})
     assert site.lease()
 
 
