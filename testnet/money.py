@@ -14,9 +14,10 @@ from protocol.wire import ZERO_HASH
 
 def claim_all(contracts: Contracts, lane: Lane, coordinator: CoordinatorClient, pool_id: int) -> int:
     """Claim for every account under the newest claimable root; how many claims were sent."""
-    epoch, claimable = contracts.read("ledger", "claimableEarnings", pool_id)
-    if claimable["root"] == ZERO_HASH:
+    found = contracts.read("ledger", "claimableEarnings", pool_id)
+    if found["earnings"]["root"] == ZERO_HASH:
         return 0
+    epoch = found["epoch"]
     statement = coordinator.earnings(epoch)
     tree = earnings_tree({account.account: account.cumulative_wei for account in statement.accounts})
     num_claims = 0
