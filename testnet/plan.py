@@ -14,7 +14,7 @@ from protocol.config import RoleConfig
 from protocol.errors import UsageError
 
 BASE_MODEL = Path(__file__).parent / "base_model"
-OTHER_MODEL = BASE_MODEL / "other"
+OTHER_WEIGHTS = BASE_MODEL / "other.safetensors"
 """An honest model of the same shape, trained from another seed: what `wrong-model` uses."""
 
 CHEATS = {

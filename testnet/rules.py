@@ -12,7 +12,8 @@ from pathlib import Path
 from protocol.canonical import canonical_hash
 from protocol.files import write_atomically
 from protocol.rules import EnvironmentRules, Rules, SamplingRules
-from protocol.tokenizer import Tokenizer
+from protocol.tokenizer import TOKENIZER_FILE, Tokenizer
+from protocol.weights import CONFIG_FILE, WEIGHTS_FILE
 from testnet.task import ENVIRONMENT_CONFIG, ENVIRONMENT_NAME, MAX_NEW_TOKENS, testnet_environment
 from verifier.thresholds import default_thresholds
 
@@ -40,5 +41,5 @@ def write_rules(rules: Rules, file: Path) -> Path:
 
 def model_hash(base_model: Path) -> str:
     """What the pool's record names its base model by: the hash over the SHA-256 of each of its files."""
-    files = sorted(path for path in base_model.iterdir() if path.suffix in (".json", ".safetensors"))
-    return canonical_hash({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files})
+    names = (CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE)
+    return canonical_hash({name: hashlib.sha256((base_model / name).read_bytes()).hexdigest() for name in names})

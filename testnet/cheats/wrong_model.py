@@ -5,8 +5,13 @@ What it saves in earnest: a smaller or quantised model. Caught by: TOPLOC and th
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from pathlib import Path
+
+from protocol.weights import WEIGHTS_FILE
 from testnet.cheats.dishonest import Dishonest
-from testnet.plan import OTHER_MODEL
+from testnet.plan import OTHER_WEIGHTS
 
 
 class WrongModel(Dishonest):
@@ -14,5 +19,11 @@ class WrongModel(Dishonest):
 
     def load_weights(self, policy_version: int) -> None:
         if self._loaded_version is None:
-            self.engine.load(OTHER_MODEL)
+            self._load_other(self.weights.fetch(policy_version))
         self._loaded_version = policy_version
+
+    def _load_other(self, folder: Path) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            swapped = shutil.copytree(folder, Path(scratch) / "model")
+            shutil.copyfile(OTHER_WEIGHTS, swapped / WEIGHTS_FILE)
+            self.engine.load(swapped)
