@@ -25,22 +25,31 @@ from protocol.rollouts import Rollout
 from protocol.rules import SamplingRules
 from protocol.tokenizer import Tokenizer
 from protocol.toploc.build import build_rollouts
-from protocol.weights import save_checkpoint
-from testnet.base_model.make import new_model
+from protocol.weights import load_weights, save_checkpoint
 from testnet.task import MAX_NEW_TOKENS, testnet_environment
 from trainer.learner import Learner, RecipeConfig
 from trainer.loss import group_advantages
 from trainer.samples import Sample
-from verifier.pipeline import Finding
+from verifier.case import open_case
+from verifier.checks.prefill import measure
 
 STATISTICS = ("toploc_exponents", "toploc_mantissas", "sampling_margin", "sampling_mismatch", "logprobs")
 OUT = Path(__file__).resolve().parents[2] / "verifier" / "thresholds.json"
 Figures = dict[str, float]
 
 
-def figures(finding: Finding) -> Figures:
-    found = {c.check: c.value for c in finding.evidence.checks if c.check in STATISTICS and c.value is not None}
-    return {name: round(found[name], 4) for name in STATISTICS if name in found}
+def figures(world: World, rollouts: list[Rollout], counter: int) -> Figures:
+    """The statistics as they are, before a check rounds them."""
+    found = measure(open_case(world.dossier(rollouts, counter), world.instruments()), world.model)
+    claimed = np.concatenate([rollout.output_logprobs for rollout in rollouts])
+    values = (
+        found.proofs.mismatch_share,
+        found.proofs.mantissa_mean,
+        float(found.margins.mean()),
+        float((found.margins > 0).mean()),
+        float(np.abs(claimed - found.logprobs).mean()),
+    )
+    return {name: float(f"{value:.2g}") for name, value in zip(STATISTICS, values, strict=True)}
 
 
 def worst(many: list[Figures]) -> Figures:
@@ -59,16 +68,21 @@ def honest(world: World, num_tasks: int) -> tuple[Figures, int, int]:
             torch.set_num_threads(num_threads)
             rollouts = world.rollouts(world.completions(counter, max_batch=max_batch), counter)
             torch.set_num_threads(1)
-            found.append(figures(world.examine(rollouts, counter)))
+            found.append(figures(world, rollouts, counter))
             num_rollouts += len(rollouts)
             num_tokens += sum(r.num_units for r in rollouts)
     return worst(found), num_rollouts, num_tokens
 
 
-def with_model(world: World, model: CausalLM) -> Callable[[int], list[Rollout]]:
-    """Everything made with another model, as a worker with the wrong weights does."""
+def folder_of(model: CausalLM) -> Path:
     folder = Path(tempfile.mkdtemp()) / "model"
     save_checkpoint(folder, model.config, model.weights(), [BASE_MODEL / "tokenizer.json"])
+    return folder
+
+
+def with_model(world: World, model: CausalLM) -> Callable[[int], list[Rollout]]:
+    """Everything made with another model, as a worker with the wrong weights does."""
+    folder = folder_of(model)
     return lambda counter: world.rollouts(world.completions(counter, folder=folder), counter)
 
 
@@ -115,14 +129,21 @@ def constant_proofs(world: World) -> Callable[[int], list[Rollout]]:
 
 
 def other_tokens(world: World, **how: Any) -> Callable[[int], list[Rollout]]:
-    """Tokens drawn otherwise, proofs by the right model."""
+    """Tokens drawn otherwise, proofs and log-probs by the right model."""
+    folder = folder_of(how["model"]) if "model" in how else None
 
     def make(counter: int) -> list[Rollout]:
         seed = world.seed(counter + 5000) if how.get("seed") else None
-        completions = world.completions(counter, seed=seed, sampling=how.get("sampling"))
+        completions = world.completions(counter, folder=folder, seed=seed, sampling=how.get("sampling"))
         rows = world.rollouts(completions, counter)
         proofs = build_rollouts([states_of(world.model, r) for r in rows])
-        return [replace(r, proofs=p) for r, p in zip(rows, proofs, strict=True)]
+        rows = [replace(r, proofs=p) for r, p in zip(rows, proofs, strict=True)]
+        right = measure(open_case(world.dossier(rows, counter), world.instruments()), world.model).logprobs
+        ends = np.cumsum([r.num_units for r in rows])[:-1]
+        return [
+            replace(r, output_logprobs=row.astype(np.float32))
+            for r, row in zip(rows, np.split(right, ends), strict=True)
+        ]
 
     return make
 
@@ -138,13 +159,30 @@ def tenth_forged(world: World) -> Callable[[int], list[Rollout]]:
     return make
 
 
+def cherry_picked(world: World, num_tries: int = 4) -> Callable[[int], list[Rollout]]:
+    """The best of several draws for each rollout, proved and rewarded honestly."""
+
+    def make(counter: int) -> list[Rollout]:
+        best = world.rollouts(world.completions(counter), counter)
+        for number in range(1, num_tries):
+            drawn = world.completions(counter, seed=world.seed(counter + 7000 * number))
+            tries = world.rollouts(drawn, counter)
+            best = [max(pair, key=lambda r: r.task_reward) for pair in zip(best, tries, strict=True)]
+        return best
+
+    return make
+
+
 def cheats(world: World) -> Iterator[tuple[str, Callable[[int], list[Rollout]]]]:
-    yield "untrained model", with_model(world, new_model(world.model.config, seed=1).eval())
+    other = CausalLM.of(world.model.config, load_weights(BASE_MODEL / "other.safetensors")).eval()
+    yield "another checkpoint, as able", with_model(world, other)
+    yield "another checkpoint's tokens, the right model's proofs", other_tokens(world, model=other)
     for share in (0.1, 0.03, 0.01, 0.003):
         yield f"weights off by {share:.1%}", with_model(world, perturbed(world.model, share))
     yield "int8 weights", with_model(world, int8(world.model))
     for learning_rate in (1e-3, 3e-4, 1e-4, 3e-5, 1e-5):
         yield f"one step apart, lr {learning_rate:g}", with_model(world, next_version(world, learning_rate))
+    yield "best of 4 draws", cherry_picked(world)
     yield "constant proofs", constant_proofs(world)
     yield "wrong seed", other_tokens(world, seed=True)
     yield "a tenth of the rollouts redrawn", tenth_forged(world)
@@ -172,10 +210,13 @@ def main() -> None:
     }
     print(f"honest, {num_rollouts} rollouts, {num_tokens} tokens: {found}", flush=True)
     for name, make in cheats(world):
-        findings = [world.examine(make(counter), counter) for counter in range(max(2, arguments.tasks // 4))]
-        outcomes = sorted({finding.outcome.name.lower() for finding in findings})
-        measured["forged_least"][name] = least([figures(f) for f in findings])
-        print(f"{name}: {outcomes} {measured['forged_least'][name]}", flush=True)
+        found, outcomes = [], set()
+        for counter in range(max(2, arguments.tasks // 4)):
+            rollouts = make(counter)
+            found.append(figures(world, rollouts, counter))
+            outcomes.add(world.examine(rollouts, counter).outcome.name.lower())
+        measured["forged_least"][name] = {"outcomes": sorted(outcomes), **least(found)}
+        print(f"{name}: {measured['forged_least'][name]}", flush=True)
     if arguments.write:
         document = json.loads(OUT.read_text(encoding="utf-8")) | {"figures": measured}
         OUT.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

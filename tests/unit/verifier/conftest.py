@@ -22,7 +22,7 @@ from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.signing import Signer, SigningDomain
 from protocol.tokenizer import Tokenizer
-from protocol.weights import save_checkpoint
+from protocol.weights import load_weights, save_checkpoint
 from protocol.wire import ZERO_HASH, Evidence, Signed, Verdict
 from testnet.task import testnet_environment
 from verifier.store import open_store
@@ -172,10 +172,8 @@ def honest(world: World, honest_completions: list[Completion]) -> list[Rollout]:
 
 @pytest.fixture(scope="session")
 def other_model(world: World) -> CausalLM:
-    """Another checkpoint of the same architecture."""
-    torch.manual_seed(7)
-    weights = {name: w + 0.02 * torch.randn_like(w) for name, w in world.model.weights().items()}
-    return CausalLM.of(world.model.config, weights).eval()
+    """Another checkpoint of the same architecture, as able as the right one."""
+    return CausalLM.of(world.model.config, load_weights(BASE_MODEL / "other.safetensors")).eval()
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ NODE, COORDINATOR = Signer((1).to_bytes(32, "big")), Signer((101).to_bytes(32, "
 
 
 def make_rules(environment: Environment, **changes: Any) -> Rules:
-    """Rules of a small pool: 2 groups of 4 rollouts."""
+    """Rules of a small pool: 4 groups of 8 rollouts, about 900 tokens."""
     document: dict[str, Any] = {
         "environment": EnvironmentRules(
             name="reasoning_gym",
@@ -44,8 +44,8 @@ def make_rules(environment: Environment, **changes: Any) -> Rules:
         ),
         "sampling": SamplingRules(max_new_tokens=40),
         "thresholds": default_thresholds(),
-        "group_size": 4,
-        "groups_per_task": 2,
+        "group_size": 8,
+        "groups_per_task": 4,
     }
     return Rules.model_validate(document | changes)
 

@@ -1,0 +1,76 @@
+"""Termination: in EOS or at the limit, and nowhere else."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from verifier_world import World
+
+from protocol.reasons import Outcome, RejectReason
+from protocol.rollouts import Rollout
+from protocol.rules import SamplingRules
+from verifier.case import open_case
+from verifier.checks import termination
+from verifier.measurements import Measurements, ProofErrors
+
+EOS, DIGIT, LIMIT = 1, 15, 40
+
+
+def rollout(honest: Rollout, tokens: list[int], finish_reason: str) -> Rollout:
+    return replace(
+        honest,
+        output_tokens=np.array(tokens, dtype=np.int32),
+        output_logprobs=np.zeros(len(tokens), dtype=np.float32),
+        finish_reason=finish_reason,
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "finish_reason", "passes"),
+    [
+        ([DIGIT, EOS], "stop", True),
+        ([EOS], "stop", True),
+        ([DIGIT] * LIMIT, "length", True),
+        ([DIGIT] * (LIMIT - 1) + [EOS], "stop", True),
+        ([DIGIT, DIGIT], "stop", False),
+        ([DIGIT] * 7, "length", False),
+        ([DIGIT, EOS, DIGIT, EOS], "stop", False),
+        ([EOS] + [DIGIT] * (LIMIT - 1), "length", False),
+        ([DIGIT] * (LIMIT - 1) + [EOS], "length", False),
+    ],
+)
+def test_where_a_completion_may_end(
+    world: World, honest: list[Rollout], tokens: list[int], finish_reason: str, passes: bool
+) -> None:
+    rows = [*honest[:-1], rollout(honest[-1], tokens, finish_reason)]
+    result = termination.check(open_case(world.dossier(rows), world.instruments()))
+    expected = (Outcome.ACCEPT, None) if passes else (Outcome.DROP, RejectReason.TERMINATION_INVALID)
+    assert (result.outcome, result.reason) == expected
+
+
+def test_a_truncated_completion_is_dropped(world: World, honest: list[Rollout]) -> None:
+    assert honest[0].finish_reason == "stop"
+    cut = replace(honest[0], output_tokens=honest[0].output_tokens[:-1], output_logprobs=honest[0].output_logprobs[:-1])
+    result = termination.check(open_case(world.dossier([cut, *honest[1:]]), world.instruments()))
+    assert result.reason == RejectReason.TERMINATION_INVALID
+
+
+@pytest.mark.parametrize(
+    ("probability", "bound_to_seed", "outcome"),
+    [
+        (0.02, True, Outcome.ACCEPT),
+        (0.02, False, Outcome.DROP),
+        (0.1, False, Outcome.ACCEPT),
+    ],
+)
+def test_an_unlikely_eos_is_refused_only_where_sampling_is_free(
+    world: World, honest: list[Rollout], probability: float, bound_to_seed: bool, outcome: Outcome
+) -> None:
+    dossier: Any = world.dossier(honest)
+    sampling = SamplingRules(max_new_tokens=LIMIT, bound_to_seed=bound_to_seed)
+    dossier = replace(dossier, rules=dossier.rules.model_copy(update={"sampling": sampling}))
+    zeros = np.zeros(1)
+    measured = Measurements(zeros, zeros, np.full(len(honest), probability), ProofErrors())
+    case = replace(open_case(dossier, world.instruments()), measurements=measured)
+    assert termination.check_eos(case).outcome == outcome

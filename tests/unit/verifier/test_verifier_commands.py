@@ -1,0 +1,115 @@
+"""The command line: a file judged by hand, and how a verifier stands while others are down."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from verifier_world import COORDINATOR, DOMAIN, World
+
+from protocol.cli import run
+from protocol.rollouts import Rollout
+from protocol.rules import Rules
+from protocol.wire import Signed
+from verifier.store import open_store
+from verifier.verdicts import KeptVerdict, Verdicts
+
+
+@dataclass
+class Files:
+    """A rollout file with all that judging it by hand takes."""
+
+    world: World
+    folder: Path
+
+    def check(self, rollouts: list[Rollout], *flags: str, rules: Rules | None = None) -> int:
+        self.write("rollouts.parquet", self.world.dossier(rollouts).file)
+        task = Signed.by(COORDINATOR, self.world.task(), DOMAIN)
+        self.write("task.json", task.model_dump_json().encode())
+        self.write("rules.json", (rules or self.world.rules).model_dump_json().encode())
+        arguments = ["verifier", "check", str(self.folder / "rollouts.parquet")]
+        for name in ("task", "rules"):
+            arguments += [f"--{name}", str(self.folder / f"{name}.json")]
+        return run([*arguments, "--model", str(self.world.folder), *flags])
+
+    def write(self, name: str, content: bytes) -> None:
+        (self.folder / name).write_bytes(content)
+
+
+@pytest.fixture
+def files(world: World, tmp_path: Path) -> Files:
+    return Files(world, tmp_path)
+
+
+def test_a_good_file_is_accepted(files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]) -> None:
+    assert files.check(honest) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == "accept" and all(line.startswith("✓") for line in printed[:-1])
+
+
+def test_a_forged_file_ends_with_3_and_its_reason(
+    files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert files.check([replace(r, task_reward=1.0 - r.task_reward) for r in honest]) == 3
+    printed = capsys.readouterr().out
+    assert "✗ rewards reward_mismatch" in printed and "slash: reward_mismatch" in printed
+
+
+def test_json_is_one_document(files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]) -> None:
+    assert files.check(honest, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [c["check"] for c in document["checks"]][:3] == ["schema", "bounds", "prompts"]
+
+
+def test_rules_of_another_task_are_a_usage_error(
+    files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = files.world.rules.model_copy(update={"max_file_bytes": 1})
+    assert files.check(honest, rules=other) == 2
+    assert "aren't the task's" in capsys.readouterr().err
+
+
+def config_file(folder: Path) -> Path:
+    file = folder / "verifier.toml"
+    file.write_text(
+        'coordinator_url = "http://127.0.0.1:1"\nchain_url = "http://127.0.0.1:1"\npool_id = 1\n'
+        f'keystore = "{folder}/key.json"\ndata_dir = "{folder}/data"\n'
+    )
+    return file
+
+
+def test_status_speaks_though_nobody_answers(
+    tmp_path: Path,
+    make_verdict,
+    capsys: pytest.CaptureFixture[str],  # type: ignore[no-untyped-def]
+) -> None:
+    db = open_store(tmp_path / "data")
+    kept: KeptVerdict = make_verdict(1)
+    Verdicts(db).keep(kept, "0x" + "0a" * 20, None)
+    db.close()
+    assert run(["verifier", "status", "--config", str(config_file(tmp_path)), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdicts"] == {"accept": 1} and document["num_unrevealed"] == 1
+    assert document["headline"].startswith("BLOCKED") and "doesn't answer" in document["problem"]
+
+
+def test_an_unknown_setting_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = config_file(tmp_path)
+    file.write_text(file.read_text() + "nonsense = 1\n")
+    assert run(["verifier", "run", "--config", str(file)]) == 2
+    assert "nonsense" in capsys.readouterr().err
+
+
+def test_starting_loads_neither_torch_nor_web3() -> None:
+    """They cost seconds; the first two come with the first submission, the others never."""
+    program = (
+        "import sys, verifier.process\n"
+        "heavy = ('torch', 'reasoning_gym', 'web3', 'transformers', 'fastapi', 'sqlalchemy')\n"
+        "sys.exit(str([m for m in heavy if m in sys.modules]) if any(m in sys.modules for m in heavy) else 0)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
