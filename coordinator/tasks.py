@@ -176,6 +176,13 @@ def _next_counter(session: Session, pool_id: int, policy_version: int, node: str
     return 0 if last is None else last + 1
 
 
+def open_tasks(coordinator: Coordinator, node: str) -> list[Signed[Task]]:
+    """What `node` has leased and not yet handed in, oldest first; `lease_limit` bounds how many that can be."""
+    with coordinator.reading() as session:
+        leased = select(TaskRow.signed_task).where(TaskRow.node == node, TaskRow.standing == Standing.LEASED)
+        return [Signed[Task].model_validate(task) for task in session.scalars(leased.order_by(TaskRow.log_index))]
+
+
 def give_back(coordinator: Coordinator, node: str, task_id: str) -> None:
     """A node returns a lease that it won't use. Doing so twice is doing so once."""
     with coordinator.writing() as session:

@@ -58,6 +58,10 @@ class CoordinatorClient:
         body = api.TaskRequest(policy_version=policy_version)
         return Signed[Task].model_validate_json(self._send("POST", "/v1/tasks", body).content)
 
+    def open_tasks(self) -> list[Signed[Task]]:
+        """The leases that the calling node holds, oldest first: `lease` isn't idempotent, its answer may get lost."""
+        return self._list(Signed[Task], "/v1/tasks")
+
     def return_task(self, task_id: str) -> None:
         """Hand a lease back that won't be used."""
         self._request("DELETE", f"/v1/tasks/{task_id}")

@@ -108,8 +108,8 @@ class Worker:
         return policy_version
 
     def next_task(self) -> Signed[Task]:
-        """A task left unfinished, else a new one, leased once its weights are in the engine: leases run out."""
-        left = self.tasks.unfinished()
+        """A task left unfinished or lost, else a new one, leased once its weights are in the engine: leases run out."""
+        left = self.tasks.unfinished() or self.tasks.lost()
         if left is not None:
             return left
         policy_version = self.follow_weights()

@@ -1,7 +1,8 @@
-"""Where tasks come from: leases left unfinished by an earlier run, then the coordinator.
+"""Where tasks come from: leases left unfinished by an earlier run, those whose answer got lost, then new ones.
 
 In: the policy version that this machine has. Out: a signed task, checked and remembered on disk before
-any work on it begins.
+any work on it begins. A lease is made when the coordinator commits it, not when its answer arrives: killed or cut off
+in between, the node holds a lease that it doesn't know of, and asks for it before it asks for another.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from worker.outbox import Outbox
 
 
 class Tasks:
-    """Example: `tasks.unfinished() or tasks.lease(policy_version)`, then `tasks.check_beacon(signed_task)`."""
+    """Example: `tasks.unfinished() or tasks.lost() or tasks.lease(0)`, then `tasks.check_beacon(signed_task)`."""
 
     def __init__(self, membership: Membership, leases: Leases, outbox: Outbox) -> None:
         self._membership = membership
         self._leases = leases
         self._outbox = outbox
+        self._may_have_lost = True
 
     def unfinished(self) -> Signed[Task] | None:
         """A remembered task that can still be finished; those that can't are forgotten."""
@@ -35,15 +37,22 @@ class Tasks:
                 return signed_task
         return None
 
+    def lost(self) -> Signed[Task] | None:
+        """A task that was leased to this node without its knowing. Asks once after a start or a failed `lease`."""
+        if not self._may_have_lost:
+            return None
+        for signed_task in self._membership.coordinator.open_tasks():
+            if not self._outbox.knows(self._id(signed_task.message)):
+                self._take(signed_task, signed_task.message.policy_version)
+        self._may_have_lost = False
+        return self.unfinished()
+
     def lease(self, policy_version: int) -> Signed[Task]:
         """A new task of this policy version. Raises Rejected where the coordinator gives none."""
+        self._may_have_lost = True
         signed_task = self._membership.coordinator.lease(policy_version)
-        pool = self._membership.chain.record()
-        task = signed_task.check(pool.coordinator, self._membership.domain)
-        self._check_asked(task, policy_version)
-        _check_terms(task, pool)
-        self._leases.remember(signed_task)
-        get_logger().info("task.leased", policy_version=policy_version, counter=task.counter, deadline=task.deadline)
+        self._take(signed_task, policy_version)
+        self._may_have_lost = False
         return signed_task
 
     def hand_back(self) -> None:
@@ -64,6 +73,15 @@ class Tasks:
         if sealed != task.beacon_hash:
             self._leases.forget(signed_task)
             raise VerificationFailed("a task names another beacon than the chain", f"{task.beacon_hash}, not {sealed}")
+
+    def _take(self, signed_task: Signed[Task], policy_version: int) -> None:
+        """Remember a task. Raises VerificationFailed or NotEligible where it isn't one to work on."""
+        pool = self._membership.chain.record()
+        task = signed_task.check(pool.coordinator, self._membership.domain)
+        self._check_asked(task, policy_version)
+        _check_terms(task, pool)
+        self._leases.remember(signed_task)
+        get_logger().info("task.leased", policy_version=policy_version, counter=task.counter, deadline=task.deadline)
 
     def _check_asked(self, task: Task, policy_version: int) -> None:
         leased = (task.pool_id, task.node, task.policy_version)

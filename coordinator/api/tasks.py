@@ -1,4 +1,4 @@
-"""POST /v1/tasks, DELETE /v1/tasks/{task_id}: a node asks for work, or hands a lease back."""
+"""/v1/tasks: a node asks for work, for the leases that it holds, or hands one back."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ router = APIRouter(tags=["tasks"])
 def lease_task(coordinator: CoordinatorOf, caller: SignedBy, request: TaskRequest) -> Signed[Task]:
     """Lease a task to the calling node; each call is another lease, and needs a fresh nonce."""
     return tasks.lease(coordinator, caller, request.policy_version)
+
+
+@router.get("/tasks")
+def open_tasks(coordinator: CoordinatorOf, caller: SignedBy) -> list[Signed[Task]]:
+    """The calling node's open leases, oldest first: among them one whose answer was lost on the way."""
+    return tasks.open_tasks(coordinator, caller.address)
 
 
 @router.delete("/tasks/{task_id}", status_code=status.HTTP_204_NO_CONTENT)

@@ -159,6 +159,25 @@ def test_a_lease_can_be_handed_back(site: Any) -> None:
     assert site.lease()
 
 
+def test_a_node_sees_its_open_leases_and_no_others(site: Any) -> None:
+    other = Signer((50).to_bytes(32, "big"))
+    site.add_node(other.address, "0x" + "02" * 20)
+    site.judge(site.submit(site.lease()))
+    mine, _ = [site.lease(), site.lease()], site.lease(node=other)
+    assert site.client(site.node).open_tasks() == mine
+    site.submit(mine[0])
+    assert site.client(site.node).open_tasks() == mine[1:]
+    site.client(site.node).return_task(mine[1].message.id(site.domain))
+    assert site.client(site.node).open_tasks() == []
+
+
+def test_open_leases_are_told_to_nobody_who_does_not_sign(site: Any) -> None:
+    site.lease()
+    with site.http() as http:
+        answer = http.get("/v1/tasks")
+    assert (answer.status_code, answer.json()["code"]) == (401, "signature_invalid")
+
+
 def test_a_reorg_voids_open_work_of_the_version(site: Any) -> None:
     leased = site.lease()
     with site.coordinator.writing() as session:

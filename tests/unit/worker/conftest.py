@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 import torch
+from pydantic import TypeAdapter
 
 from protocol import api
 from protocol.canonical import hex0x, sha256
@@ -103,7 +104,8 @@ class FakeChain:
 class FakePool:
     """A coordinator that leases and takes in, and an origin under the same address.
 
-    `outage` makes everything unreachable; `refusals` are given to the next requests of a path's first word.
+    `outage` makes everything unreachable; `refusals` are given to the next requests of a path's first word;
+    `loses_leases` makes leases whose answer never arrives.
     """
 
     domain: SigningDomain
@@ -123,6 +125,7 @@ class FakePool:
     refusals: dict[str, list[RejectReason]] = field(default_factory=dict)
     price_wei: int = PRICE_WEI
     outage: bool = False
+    loses_leases: bool = False
 
     def publish(self, folder: Path, policy_version: int) -> None:
         """A new version: on the origin, on chain, announced."""
@@ -178,6 +181,8 @@ class FakePool:
         if request.method == "DELETE":
             self.returned += task_id
             return httpx.Response(204)
+        if request.method == "GET":
+            return httpx.Response(200, content=TypeAdapter(list[Signed[Task]]).dump_json(self.open_tasks()))
         policy_version = api.TaskRequest.model_validate_json(request.content).policy_version
         task = Task(
             pool_id=POOL_ID,
@@ -192,7 +197,20 @@ class FakePool:
             deadline=self.chain.seconds + 60,
         )
         self.tasks.append(Signed[Task].by(self.coordinator, task, self.domain))
+        if self.loses_leases:
+            raise httpx.ReadError("killed", request=request)
         return self._answer(self.tasks[-1])
+
+    def open_tasks(self) -> list[Signed[Task]]:
+        """Leases that are neither used nor returned nor over."""
+        used = {envelope.submission.message.counter for envelope, _ in self.received.values()}
+        return [
+            task
+            for task in self.tasks
+            if task.message.counter not in used
+            and task.message.id(self.domain) not in self.returned
+            and task.message.deadline > self.chain.seconds
+        ]
 
     def _submissions(self, request: httpx.Request, submission_id: str, *rest: str) -> httpx.Response:
         if request.method == "GET":

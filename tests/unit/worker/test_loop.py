@@ -12,7 +12,7 @@ import pytest
 
 from protocol.api import SubmissionEnvelope
 from protocol.environments.registry import environment_of
-from protocol.errors import ChainError, MalformedFile, NotEligible, SignatureInvalid, VerificationFailed
+from protocol.errors import ChainError, MalformedFile, NotEligible, SignatureInvalid, Unreachable, VerificationFailed
 from protocol.prompts import task_prompts
 from protocol.randomness import task_seed
 from protocol.reasons import RejectReason
@@ -144,6 +144,46 @@ def test_a_lease_that_expired_while_away_is_dropped(make_worker: MakeWorker, poo
     worker = make_worker()
     worker.turn()
     assert only(pool)[0].submission.message.counter == 1
+    assert worker.leases.open() == []
+
+
+@pytest.mark.parametrize("restarts", [True, False], ids=["worker killed", "coordinator killed"])
+def test_a_lease_whose_answer_got_lost_is_taken_up(make_worker: MakeWorker, pool: Any, restarts: bool) -> None:
+    worker = make_worker()
+    pool.loses_leases = True
+    with pytest.raises(Unreachable):
+        worker.turn()
+    pool.loses_leases = False
+    worker = make_worker() if restarts else worker
+    worker.turn()
+    worker.turn()
+    assert [e.submission.message.counter for e, _ in pool.received.values()] == [0, 1]
+    assert len(pool.tasks) == 2
+
+
+def test_open_leases_are_asked_for_only_where_one_may_be_lost(make_worker: MakeWorker, pool: Any) -> None:
+    worker = make_worker()
+    for _ in range(3):
+        worker.turn()
+    assert pool.requests.count("GET /v1/tasks") == 1
+
+
+def test_a_finished_task_that_waits_for_its_upload_is_not_taken_up_again(make_worker: MakeWorker, pool: Any) -> None:
+    pool.refusals["submissions"] = [RejectReason.STORAGE_FULL] * 2
+    make_worker().turn()
+    assert [task.message.counter for task in pool.open_tasks()] == [0]
+    make_worker().turn()
+    assert sorted(task.message.counter for task in pool.tasks) == [0, 1]
+    assert only(pool)[0].submission.message.counter == 1
+
+
+def test_an_open_lease_on_other_terms_is_not_taken_up(make_worker: MakeWorker, pool: Any) -> None:
+    pool.loses_leases, pool.price_wei = True, 1
+    worker = make_worker()
+    with pytest.raises(Unreachable):
+        worker.turn()
+    with pytest.raises(VerificationFailed, match="price"):
+        worker.turn()
     assert worker.leases.open() == []
 
 
