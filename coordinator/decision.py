@@ -47,12 +47,14 @@ def decide(opinions: Sequence[Opinion], accept_quorum: int, slash_quorum: int) -
     """
     num_accepts = sum(opinion.accepts for opinion in opinions)
     num_rejects = len(opinions) - num_accepts
+    slashing = any(opinion.outcome is Outcome.SLASH for opinion in opinions)
+    quorum = slash_quorum if slashing and num_rejects > num_accepts else accept_quorum
     if num_accepts and num_rejects:
         tie = num_accepts == num_rejects
-        num_needed = max(SPLIT_QUORUM, len(opinions) + tie)
+        missing = max(0, quorum - max(num_accepts, num_rejects))
+        num_needed = max(SPLIT_QUORUM, len(opinions) + max(tie, missing))
     else:
-        slashing = any(opinion.outcome is Outcome.SLASH for opinion in opinions)
-        num_needed = max(1, slash_quorum if slashing else accept_quorum)
+        num_needed = max(1, quorum)
     if len(opinions) < num_needed:
         return Decision(None, num_needed)
     accepted = num_accepts > num_rejects

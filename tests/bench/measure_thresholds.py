@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from verifier_world import BASE_MODEL, World, make_rules, states_of
 
 from protocol.forward import CausalLM
 from protocol.rollouts import Rollout
@@ -27,6 +26,7 @@ from protocol.tokenizer import Tokenizer
 from protocol.toploc.build import build_rollouts
 from protocol.weights import load_weights, save_checkpoint
 from testnet.task import MAX_NEW_TOKENS, testnet_environment
+from tests.unit.verifier.verifier_world import BASE_MODEL, World, make_rules, states_of
 from trainer.learner import Learner, RecipeConfig
 from trainer.loss import group_advantages
 from trainer.samples import Sample

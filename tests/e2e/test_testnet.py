@@ -6,7 +6,6 @@ killed and started again.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -138,4 +137,3 @@ def test_kills_lose_double_and_overpay_nothing(with_kills: tuple[Finished, Kille
 
 def test_the_log_has_no_gap(with_kills: tuple[Finished, Killer]) -> None:
     assert [entry.index for entry in with_kills[0].entries] == list(range(len(with_kills[0].entries)))
-    assert threading.active_count() < 20

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from verifier_world import BASE_MODEL, World, make_rules
 
 from protocol.api import LogEntry
 from protocol.canonical import canonical_json, hex0x, sha256
@@ -25,6 +24,7 @@ from protocol.tokenizer import Tokenizer
 from protocol.weights import load_weights, save_checkpoint
 from protocol.wire import ZERO_HASH, Evidence, Signed, Verdict
 from testnet.task import testnet_environment
+from tests.unit.verifier.verifier_world import BASE_MODEL, World, make_rules
 from verifier.store import open_store
 from verifier.verdicts import KeptVerdict
 from worker.engine.base import Completion

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from verifier_world import COORDINATOR, DOMAIN, NODE
 
 from protocol.api import SubmissionView, VerdictView
 from protocol.canonical import from_hex0x, hex0x, sha256
@@ -18,6 +17,7 @@ from protocol.merkle.history import event_leaf_hash_of, verify_inclusion
 from protocol.reasons import Outcome, RejectReason
 from protocol.signing import Signer
 from protocol.wire import Evidence, Signed, Submission, Task, Verdict
+from tests.unit.verifier.verifier_world import COORDINATOR, DOMAIN, NODE
 from verifier.accuse import Accuser, assemble
 from verifier.history import History
 from verifier.verdicts import KeptVerdict, Verdicts

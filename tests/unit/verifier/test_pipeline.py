@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from verifier_world import World
 
 from protocol.canonical import canonical_hash, canonical_json
 from protocol.forward import CausalLM
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
+from tests.unit.verifier.verifier_world import World
 from verifier.pipeline import examine
 
 FUZZ = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

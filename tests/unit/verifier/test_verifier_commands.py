@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from verifier_world import COORDINATOR, DOMAIN, World
 
 from protocol.cli import run
 from protocol.rollouts import Rollout
 from protocol.rules import Rules
 from protocol.wire import Signed
+from tests.unit.verifier.verifier_world import COORDINATOR, DOMAIN, World
 from verifier.store import open_store
 from verifier.verdicts import KeptVerdict, Verdicts
 

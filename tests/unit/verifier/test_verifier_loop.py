@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from verifier_world import BEACON, COORDINATOR, DOMAIN, NODE, World
 
 from protocol.api import Assignment, EarningsStatement, LogEntry, SubmissionView, VerdictReveal
 from protocol.canonical import hex0x, sha256
@@ -24,6 +23,7 @@ from protocol.rollouts import Rollout
 from protocol.rules import Rules
 from protocol.signing import Signer
 from protocol.wire import EarningsAttestation, Signed, VerdictCommitment
+from tests.unit.verifier.verifier_world import BEACON, COORDINATOR, DOMAIN, NODE, World
 from verifier.accuse import Accuser
 from verifier.attest import Attester
 from verifier.commitments import Commitments

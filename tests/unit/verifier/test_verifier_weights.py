@@ -7,13 +7,13 @@ from typing import Any
 
 import httpx
 import pytest
-from verifier_world import BASE_MODEL
 
 from protocol.chain.pool import VersionRecord
 from protocol.errors import SignatureInvalid, Unreachable, VerificationFailed
 from protocol.shardcast.origin import publish
 from protocol.signing import Signer, SigningDomain
 from protocol.wire import Signed, WeightsRelease
+from tests.unit.verifier.verifier_world import BASE_MODEL
 from verifier.weights import Weights
 
 

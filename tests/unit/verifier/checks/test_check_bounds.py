@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from verifier_world import World
 
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.rules import SamplingRules
+from tests.unit.verifier.verifier_world import World
 from verifier.case import open_case
 from verifier.checks import bounds
 

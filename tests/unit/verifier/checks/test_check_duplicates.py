@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from verifier_world import World
-
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
+from tests.unit.verifier.verifier_world import World
 from verifier.case import Case, open_case
 from verifier.checks import duplicates
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from verifier_world import COORDINATOR, DEADLINE, DOMAIN, NODE, World
 
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.signing import Signer
 from protocol.wire import Signed
+from tests.unit.verifier.verifier_world import COORDINATOR, DEADLINE, DOMAIN, NODE, World
 from verifier.case import Dossier, Facts, open_case
 from verifier.checks import envelope
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from verifier_world import World
 
 from protocol.prompts import task_prompts
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
+from tests.unit.verifier.verifier_world import World
 from verifier.case import Dossier, open_case
 from verifier.checks import prompts
 

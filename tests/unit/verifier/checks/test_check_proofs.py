@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from verifier_world import World
 
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.toploc.encoding import proof_bytes
+from tests.unit.verifier.verifier_world import World
 from verifier.case import open_case
 from verifier.checks import proofs
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from verifier_world import World
 
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
+from tests.unit.verifier.verifier_world import World
 from verifier.case import open_case
 from verifier.checks import rewards
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from verifier_world import World, states_of
 
 from protocol.forward import CausalLM
 from protocol.reasons import Outcome, RejectReason
@@ -15,6 +14,7 @@ from protocol.rules import SamplingRules
 from protocol.toploc.build import build_rollouts
 from protocol.toploc.encoding import num_chunks, proof_bytes
 from protocol.wire import CheckResult
+from tests.unit.verifier.verifier_world import World, states_of
 from verifier.case import open_case
 from verifier.checks.prefill import measure, slices
 from verifier.pipeline import Finding
