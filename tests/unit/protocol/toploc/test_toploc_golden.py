@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import toploc_golden as golden
 
 from protocol.errors import MalformedProof, ProofpoolError
 from protocol.toploc.build import build_proofs, build_proofs_base64, build_proofs_bytes
 from protocol.toploc.proof import ProofPoly
 from protocol.toploc.topk import select
 from protocol.toploc.verify import VerificationResult, verify_proofs_base64, verify_proofs_bytes
+from tests.unit.protocol.toploc import toploc_golden as golden
 
 
 @pytest.mark.parametrize("name", golden.BUILT)
