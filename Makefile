@@ -27,9 +27,9 @@ anvil:  ## the fast local chain, where Node.js is there; the embedded one serves
 testnet: setup anvil  ## the main job, end to end: make testnet ARGS='--steps 3'
 	$(BIN)/proofpool testnet up $(ARGS)
 
-test: setup anvil  ## everything that is quick and deterministic
+test: setup anvil  ## everything quick and deterministic, then whole testnets; ARGS='tests/unit/trainer' for a part
 	$(PYTEST) -n 2 -m 'not e2e and not slow and not bench' $(ARGS)
-	$(PYTEST) -m e2e
+	$(if $(ARGS),,$(PYTEST) -m e2e)
 
 test-slow: setup anvil  ## long scenarios and contract fuzzing
 	$(PYTEST) -m slow $(ARGS)
