@@ -1,7 +1,7 @@
 """What the roles say to a coordinator: one method an endpoint, typed both ways.
 
 In: a base URL, a signer (or none, for reading) and the signing domain. Out: `protocol/api.py` shapes.
-A problem document becomes `Rejected`; silence becomes `CoordinatorUnreachable`. Retrying is the
+A problem document becomes `Rejected`; silence and nonsense become `CoordinatorUnreachable`. Retrying is the
 caller's plan, not this module's: every call is idempotent.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import httpx
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from protocol import api
 from protocol.bundle import ProofBundle
@@ -26,6 +26,7 @@ ENVELOPE_HEADER = "Proofpool-Submission"
 PARQUET = "application/vnd.apache.parquet"
 
 T = TypeVar("T", bound=BaseModel)
+A = TypeVar("A")
 
 
 class CoordinatorClient:
@@ -56,7 +57,7 @@ class CoordinatorClient:
 
     def lease(self, policy_version: int) -> Signed[Task]:
         body = api.TaskRequest(policy_version=policy_version)
-        return Signed[Task].model_validate_json(self._send("POST", "/v1/tasks", body).content)
+        return _read(Signed[Task], self._send("POST", "/v1/tasks", body))
 
     def open_tasks(self) -> list[Signed[Task]]:
         """The leases that the calling node holds, oldest first: `lease` isn't idempotent, its answer may get lost."""
@@ -74,7 +75,7 @@ class CoordinatorClient:
             content=file,
             headers={ENVELOPE_HEADER: header, "Content-Type": PARQUET},
         )
-        return Signed[Receipt].model_validate_json(answer.content)
+        return _read(Signed[Receipt], answer)
 
     def submission(self, submission_id: str) -> api.SubmissionView:
         return self._get(api.SubmissionView, f"/v1/submissions/{submission_id}")
@@ -101,9 +102,7 @@ class CoordinatorClient:
     def lease_batch(self, step: int) -> api.BatchOffer | None:
         """The batch for optimizer step `step`, or None while there aren't enough accepted groups."""
         answer = self._request("POST", "/v1/batches", params={"step": step})
-        return (
-            None if answer.status_code == httpx.codes.NO_CONTENT else api.BatchOffer.model_validate_json(answer.content)
-        )
+        return None if answer.status_code == httpx.codes.NO_CONTENT else _read(api.BatchOffer, answer)
 
     def batch_file(self, number: int) -> bytes:
         return self._request("GET", f"/v1/batches/{number}/file").content
@@ -122,7 +121,7 @@ class CoordinatorClient:
         """The newest statement, on chain or waiting for attestations; None before the first."""
         answer = self._request("GET", "/v1/earnings")
         none_yet = answer.status_code == httpx.codes.NO_CONTENT
-        return None if none_yet else api.EarningsStatement.model_validate_json(answer.content)
+        return None if none_yet else _read(api.EarningsStatement, answer)
 
     def earnings(self, epoch: int) -> api.EarningsStatement:
         return self._get(api.EarningsStatement, f"/v1/earnings/{epoch}")
@@ -157,10 +156,10 @@ class CoordinatorClient:
             start = page[-1].index + 1
 
     def _get(self, shape: type[T], path: str, **params: Any) -> T:
-        return shape.model_validate_json(self._request("GET", path, params=params).content)
+        return _read(shape, self._request("GET", path, params=params))
 
     def _list(self, shape: type[T], path: str, **params: Any) -> list[T]:
-        return TypeAdapter(list[shape]).validate_json(self._request("GET", path, params=params).content)  # type: ignore[valid-type]
+        return _read(list[shape], self._request("GET", path, params=params))  # type: ignore[valid-type]
 
     def _send(self, method: str, path: str, body: BaseModel) -> httpx.Response:
         return self._request(
@@ -170,13 +169,26 @@ class CoordinatorClient:
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
             answer = self._http.request(method, path, **options)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise CoordinatorUnreachable(
                 "the coordinator doesn't answer", f"{method} {self._http.base_url}{path}: {error!r}", "is it running?"
             ) from error
         if answer.is_success:
             return answer
         raise _problem(answer)
+
+
+def _read(shape: type[A], answer: httpx.Response) -> A:
+    """The answer's body. A coordinator that says something else is as good as one that doesn't answer."""
+    try:
+        return TypeAdapter(shape).validate_json(answer.content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise CoordinatorUnreachable(
+            "the coordinator's answer can't be used",
+            f"{answer.request.method} {answer.request.url}: {first['msg']} at {first['loc']}",
+            "are both of one version?",
+        ) from error
 
 
 def _problem(answer: httpx.Response) -> ProofpoolError:

@@ -22,7 +22,7 @@ from protocol.api import Assignment
 from protocol.client import CoordinatorClient
 from protocol.clock import Clock
 from protocol.errors import ProofpoolError, Rejected, Unreachable, VerificationFailed
-from protocol.reasons import Outcome
+from protocol.reasons import Outcome, RejectReason
 from protocol.telemetry import get_logger
 from verifier.accuse import Accuser
 from verifier.attest import Attester
@@ -129,7 +129,8 @@ class Verifier:
             try:
                 self.client.reveal_verdict(reveal)
             except (Rejected, Unreachable) as error:
-                get_logger().warning("reveal.refused", submission_id=message.submission_id, detail=str(error))
+                if not _is_early(error):
+                    get_logger().warning("reveal.refused", submission_id=message.submission_id, detail=str(error))
                 if num_epochs - reveal.commitment_epoch <= REVEAL_EPOCHS:
                     continue
             self.commitments.mark_revealed(reveal)
@@ -158,6 +159,11 @@ class Verifier:
         except ProofpoolError as error:
             name = stage.__qualname__.rpartition(".")[2]
             get_logger().warning("stage.postponed", stage=name, kind=type(error).__name__, detail=str(error))
+
+
+def _is_early(error: ProofpoolError) -> bool:
+    """Whether the coordinator's view of the chain is a block or two behind ours."""
+    return isinstance(error, Rejected) and error.reason is RejectReason.RATE_LIMITED
 
 
 def _log_verdict(verdict: KeptVerdict) -> None:

@@ -1,0 +1,43 @@
+"""The coordinator's client: answers of the agreed form, and an error of ours for everything else."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from protocol.client import CoordinatorClient
+from protocol.errors import CoordinatorUnreachable, Rejected
+from protocol.reasons import RejectReason
+
+
+def client(answer: Callable[[httpx.Request], httpx.Response]) -> CoordinatorClient:
+    return CoordinatorClient("http://coordinator", transport=httpx.MockTransport(answer))
+
+
+def test_an_answer_of_the_agreed_form_is_read() -> None:
+    assert client(lambda request: httpx.Response(200, content=b"[]")).assignments("0x" + "00" * 20) == []
+    assert client(lambda request: httpx.Response(204)).newest_earnings() is None
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", b"{}", b'[{"nonsense": 1}]', b"\xff\xfe", b"NaN"])
+def test_nonsense_is_as_good_as_silence(content: bytes) -> None:
+    speaking = client(lambda request: httpx.Response(200, content=content))
+    with pytest.raises(CoordinatorUnreachable, match="can't be used"):
+        speaking.pool()
+    with pytest.raises(CoordinatorUnreachable, match="can't be used"):
+        speaking.assignments("0x" + "00" * 20)
+
+
+def test_a_body_that_does_not_unpack_is_as_good_as_silence() -> None:
+    broken = client(lambda request: httpx.Response(200, headers={"Content-Encoding": "gzip"}, content=b"not gzip"))
+    with pytest.raises(CoordinatorUnreachable):
+        broken.pool()
+
+
+def test_a_problem_document_is_a_refusal_and_any_other_failure_is_not() -> None:
+    problem = b'{"type": "about:blank", "title": "t", "status": 403, "code": "understaked", "value": "1"}'
+    with pytest.raises(Rejected) as refusal:
+        client(lambda request: httpx.Response(403, content=problem)).pool()
+    assert (refusal.value.reason, refusal.value.value) == (RejectReason.UNDERSTAKED, "1")
+    with pytest.raises(CoordinatorUnreachable):
+        client(lambda request: httpx.Response(502, content=b"bad gateway")).pool()
