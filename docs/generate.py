@@ -91,8 +91,8 @@ def _gloss(path: Path) -> str:
 
 def _first_line(path: Path) -> str:
     if path.suffix == ".sol":
-        titles = (line.partition("@title ")[2] for line in path.read_text().splitlines() if "@title " in line)
-        return next(titles, "")
+        comments = (line.removeprefix("/// ") for line in path.read_text().splitlines() if line.startswith("/// "))
+        return next(comments, "")
     docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
     return " ".join(docstring.split("\n\n")[0].split())
 
