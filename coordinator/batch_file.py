@@ -15,15 +15,15 @@ from coordinator.context import Coordinator
 from coordinator.db.work import SubmissionRow
 from coordinator.rules import rules_document
 from coordinator.uploads import max_row_tokens
+from protocol.batches import GroupKey
 from protocol.rollouts import FileHeader, Rollout, read_rollouts, write_rollouts
 from protocol.rules import Rules
-
-GroupKey = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class BatchFile:
     data: bytes
+    rules_hash: str
     num_rollouts: int
     num_tokens: int
     """Output tokens."""
@@ -43,6 +43,7 @@ def batch_file(coordinator: Coordinator, keys: Sequence[GroupKey], rules_hash: s
     header = FileHeader(task_id=groups_root, group_size=rules.group_size, sampling=rules.sampling)
     return BatchFile(
         data=write_rollouts(header, rollouts),
+        rules_hash=rules_hash,
         num_rollouts=len(rollouts),
         num_tokens=sum(rollout.num_units for rollout in rollouts),
     )

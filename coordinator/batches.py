@@ -16,20 +16,19 @@ from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
 from coordinator import log
-from coordinator.batch_file import BatchFile, GroupKey, batch_file
+from coordinator.batch_file import BatchFile, batch_file
 from coordinator.context import Coordinator
 from coordinator.db.chain import Epoch, Version
 from coordinator.db.work import BatchRow, GroupRow, SubmissionRow, TaskRow
 from coordinator.pool import chain_time, pool_record
 from coordinator.use import Unused, leave_unused, move
 from protocol.api import BatchOffer, GroupRef, Use
+from protocol.batches import GroupKey, groups_root
 from protocol.canonical import from_hex0x, keccak256
 from protocol.errors import NotFound, Rejected
-from protocol.merkle.standard import StandardTree
 from protocol.reasons import RejectReason
 from protocol.wire import Batch, Signed
 
-GROUP_LEAF = ("bytes32", "uint32")
 LEASED, CONSUMED = "leased", "consumed"
 
 
@@ -81,11 +80,6 @@ def choose(candidates: Sequence[Candidate], num_groups: int) -> list[Candidate]:
     in_order = sorted(candidates, key=lambda candidate: candidate.rank)
     alike = [candidate for candidate in in_order if candidate.rules_hash == in_order[0].rules_hash]
     return alike[:num_groups] if len(alike) >= num_groups else []
-
-
-def groups_root(keys: Sequence[GroupKey]) -> str:
-    """What `Batch` is signed over: the tree of (submission id, group)."""
-    return StandardTree(GROUP_LEAF, keys).root
 
 
 def acknowledge_batch(coordinator: Coordinator, number: int) -> None:
@@ -208,6 +202,7 @@ def _offer(
         step=step,
         groups=tuple(GroupRef(submission_id=submission_id, group=group) for submission_id, group in keys),
         groups_root=message.groups_root,
+        rules_hash=file.rules_hash,
         signature=Signed[Batch].by(coordinator.signer, message, coordinator.domain).signature,
         file_sha256=file_sha256,
         num_rollouts=file.num_rollouts,

@@ -195,6 +195,8 @@ class BatchOffer(_Shape):
     step: UInt64
     groups: tuple[GroupRef, ...]
     groups_root: Hash32
+    rules_hash: Hash32
+    """The rules that all its groups were leased under."""
     signature: Signature
     file_sha256: Hash32
     num_rollouts: UInt32

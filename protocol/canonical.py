@@ -82,7 +82,7 @@ def _normalised_number(value: int | float) -> int | float:
         raise ProofpoolError("a number has no JSON form", f"{value}", "send finite numbers")
     if value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
         return int(value)
-    if not 1e-5 <= abs(value) < 1e16:
+    if not 1e-4 <= abs(value) < 1e16:
         # Python and RFC 8785 write exponents differently out here, and no rule of ours needs such numbers.
-        raise ProofpoolError("a number is outside the canonical range", f"{value}", "use a value within 1e-5 to 1e16")
+        raise ProofpoolError("a number is outside the canonical range", f"{value}", "use a value within 1e-4 to 1e16")
     return value

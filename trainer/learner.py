@@ -17,7 +17,7 @@ from torch import Tensor
 
 from protocol.forward import CausalLM
 from trainer.loss import ClipConfig, objective, token_logprobs
-from trainer.samples import Sample, pack, split_groups
+from trainer.samples import Sample, TrainingBatch, pack, split_groups
 
 
 class RecipeConfig(BaseModel):
@@ -56,40 +56,40 @@ class StepFigures:
 class Learner:
     """Model and optimizer, and what a batch does to them."""
 
-    def __init__(self, model: CausalLM, recipe: RecipeConfig, temperature: float, group_size: int) -> None:
+    def __init__(self, model: CausalLM, recipe: RecipeConfig) -> None:
         self.model = model
         self.recipe = recipe
-        self.temperature = temperature
-        self.group_size = group_size
         self.num_updates = 0
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
         )
 
-    def learn(self, samples: Sequence[Sample], policy_version: int) -> StepFigures:
+    def learn(self, batch: TrainingBatch, policy_version: int) -> StepFigures:
         """Take the optimizer steps of one batch, starting from `policy_version`."""
         sums: dict[str, float] = {}
-        parts = split_groups(samples, self.group_size, self.recipe.optimizer_steps)
-        old: dict[int, Tensor] = {}
-        for bin_ in pack(samples, self.recipe.max_tokens):
-            old |= self._old_logprobs(bin_)
+        parts = split_groups(batch.samples, batch.group_size, self.recipe.optimizer_steps)
+        old = self.logprobs(batch.samples, batch.temperature)
         for part in parts:
-            _add(sums, self._update(part, old))
-        return _figures(sums, samples, policy_version, len(parts))
+            _add(sums, self._update(part, old, batch.temperature))
+        return _figures(sums, batch.samples, policy_version, len(parts))
 
-    def _old_logprobs(self, samples: Sequence[Sample]) -> dict[int, Tensor]:
-        with torch.no_grad():
-            logprobs, _ = self._forward(samples)
-        pieces = logprobs.split([sample.num_outputs for sample in samples])
-        return {id(sample): piece for sample, piece in zip(samples, pieces, strict=True)}
+    def logprobs(self, samples: Sequence[Sample], temperature: float) -> dict[int, Tensor]:
+        """Log-probs of the outputs by `id` of the sample, float [T] each, under the current weights."""
+        found: dict[int, Tensor] = {}
+        for bin_ in pack(samples, self.recipe.max_tokens):
+            with torch.no_grad():
+                logprobs, _ = self._forward(bin_, temperature)
+            pieces = logprobs.split([sample.num_outputs for sample in bin_])
+            found |= {id(sample): piece for sample, piece in zip(bin_, pieces, strict=True)}
+        return found
 
-    def _update(self, part: Sequence[Sample], old: dict[int, Tensor]) -> dict[str, float]:
+    def _update(self, part: Sequence[Sample], old: dict[int, Tensor], temperature: float) -> dict[str, float]:
         """One optimizer step on `part`, its gradient summed over bins and divided by all its tokens."""
         num_tokens = sum(sample.num_outputs for sample in part)
         sums: dict[str, float] = {}
         self.optimizer.zero_grad(set_to_none=True)
         for bin_ in pack(part, self.recipe.max_tokens):
-            logprobs, entropy = self._forward(bin_)
+            logprobs, entropy = self._forward(bin_, temperature)
             old_logprobs = torch.cat([old[id(sample)] for sample in bin_])
             advantages = torch.cat([torch.full((s.num_outputs,), s.advantage) for s in bin_])
             values = objective(logprobs, old_logprobs, advantages, self.recipe.clip)
@@ -101,14 +101,14 @@ class Learner:
         self.num_updates += 1
         return sums | {"grad_norm": float(norm)}
 
-    def _forward(self, samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
+    def _forward(self, samples: Sequence[Sample], temperature: float) -> tuple[Tensor, Tensor]:
         """Log-probs and entropies of the trained tokens, sample after sample, each float [sum of T]."""
         tokens = torch.cat([sample.tokens for sample in samples])
         hidden = self.model(tokens, [len(sample) for sample in samples])
         ends = torch.tensor([len(sample) for sample in samples]).cumsum(0).tolist()
         # The row before a token predicts it: rows P-1 … P+T-2 for outputs P … P+T-1.
         rows = torch.cat([torch.arange(e - s.num_outputs - 1, e - 1) for e, s in zip(ends, samples, strict=True)])
-        return token_logprobs(self.model.logits(hidden[rows]), tokens[rows + 1], self.temperature)
+        return token_logprobs(self.model.logits(hidden[rows]), tokens[rows + 1], temperature)
 
     def _set_learning_rate(self) -> None:
         warm = min(1.0, (self.num_updates + 1) / self.recipe.warmup_steps) if self.recipe.warmup_steps else 1.0

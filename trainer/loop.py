@@ -1,4 +1,4 @@
-"""The trainer's loop: resume -> broadcast -> wait for a batch -> learn -> save -> report, and again.
+"""The trainer's loop: resume -> broadcast -> wait for a batch -> fetch -> learn -> save -> report, and again.
 
 consumes   accepted batches (`POST /v1/batches`)
 produces   policy versions (origin folder, chain, coordinator), metrics.jsonl
@@ -17,14 +17,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from protocol.api import BatchOffer
-from protocol.client import CoordinatorClient
 from protocol.clock import Clock
-from protocol.rules import Rules
 from protocol.telemetry import get_logger
+from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import Checkpoint, CheckpointStore
 from trainer.learner import Learner, StepFigures
-from trainer.samples import read_batch
+from trainer.samples import TrainingBatch
 from trainer.waiting import Waiting
 
 
@@ -36,8 +35,7 @@ class Trainer:
         learner: Learner,
         checkpoints: CheckpointStore,
         broadcaster: Broadcaster,
-        coordinator: CoordinatorClient,
-        rules: Rules,
+        batches: Batches,
         base_model: Path,
         metrics_file: Path,
         clock: Clock,
@@ -46,8 +44,7 @@ class Trainer:
         self.learner = learner
         self.checkpoints = checkpoints
         self.broadcaster = broadcaster
-        self.coordinator = coordinator
-        self.rules = rules
+        self.batches = batches
         self.base_model = base_model
         self.metrics_file = metrics_file
         self.clock = clock
@@ -61,7 +58,9 @@ class Trainer:
             if (offer := self.wait_for_batch(checkpoint.policy_version + 1)) is None:
                 return
             waited = self.clock.now() - waiting_since
-            figures = self.learn(offer, checkpoint.policy_version)
+            if (batch := self.fetch(offer)) is None:
+                return
+            figures = self.learner.learn(batch, checkpoint.policy_version)
             checkpoint = self.save(offer)
             self.report(checkpoint, figures, waited)
 
@@ -80,18 +79,18 @@ class Trainer:
         def publish() -> bool:
             self.broadcaster.broadcast(checkpoint)
             if checkpoint.batch_number is not None:
-                self.coordinator.acknowledge_batch(checkpoint.batch_number)
+                self.batches.acknowledge(checkpoint.batch_number)
             return True
 
         return bool(self.waiting.until("the coordinator and the chain", publish))
 
     def wait_for_batch(self, step: int) -> BatchOffer | None:
         """The batch of this step, as soon as there are enough accepted groups; None if stopped before."""
-        return self.waiting.until(f"the batch of step {step}", lambda: self.coordinator.lease_batch(step))
+        return self.waiting.until(f"the batch of step {step}", lambda: self.batches.lease(step))
 
-    def learn(self, offer: BatchOffer, policy_version: int) -> StepFigures:
-        samples = read_batch(offer, self.coordinator.batch_file(offer.number), self.rules)
-        return self.learner.learn(samples, policy_version)
+    def fetch(self, offer: BatchOffer) -> TrainingBatch | None:
+        """What the offer promises; None if stopped before."""
+        return self.waiting.until(f"the file of batch {offer.number}", lambda: self.batches.fetch(offer))
 
     def save(self, offer: BatchOffer) -> Checkpoint:
         return self.checkpoints.save(self.learner, offer.step, offer.number, self.base_model)

@@ -24,6 +24,7 @@ from protocol.http import RequestSigner
 from protocol.keystore import load_signer
 from protocol.signing import Signer
 from protocol.telemetry import configure_logging
+from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
@@ -40,13 +41,11 @@ def run_trainer(file: Path | None, num_steps: int | None) -> None:
     torch.set_num_threads(config.num_threads)
     torch.manual_seed(config.seed)
     stop = _stop_on_signal()
-    trainer = build_trainer(config, SystemClock(), stop)
-    if trainer is not None:
-        trainer.run(config.num_steps)
+    build_trainer(config, SystemClock(), stop).run(config.num_steps)
 
 
-def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) -> Trainer | None:
-    """The trainer of the configured pool; None if stopped while waiting for the coordinator.
+def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) -> Trainer:
+    """The trainer of the configured pool.
 
     Raises WrongChain for other contracts than expected, NotEligible where the key isn't the pool's trainer.
     """
@@ -56,16 +55,11 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) ->
     _check_role(pool, signer)
     coordinator = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
     waiting = Waiting(clock, stop, config.poll_seconds)
-    rules = waiting.until("the coordinator", lambda: coordinator.rules(coordinator.pool().rules_hash))
-    if rules is None:
-        return None
-    learner = Learner(CausalLM.load(config.base_model), config.recipe, rules.sampling.temperature, rules.group_size)
     return Trainer(
-        learner,
+        Learner(CausalLM.load(config.base_model), config.recipe),
         CheckpointStore(config.data_dir / "checkpoints"),
         Broadcaster(config.origin_dir, config.pool_id, pool, coordinator, signer, contracts.domain),
-        coordinator,
-        rules,
+        Batches(coordinator, lambda: pool.record().coordinator, contracts.domain),
         config.base_model,
         config.data_dir / "metrics.jsonl",
         clock,

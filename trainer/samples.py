@@ -36,7 +36,16 @@ class Sample:
         return len(self.tokens)
 
 
-def read_batch(offer: BatchOffer, file: bytes, rules: Rules) -> list[Sample]:
+@dataclass(frozen=True)
+class TrainingBatch:
+    """The samples of a step, groups contiguous, and what the learner must know of their rules."""
+
+    samples: list[Sample]
+    group_size: int
+    temperature: float
+
+
+def read_batch(offer: BatchOffer, file: bytes, rules: Rules) -> TrainingBatch:
     """The samples of a batch. Raises VerificationFailed where the file isn't the offered one."""
     found = hex0x(hashlib.sha256(file).digest())
     if found != offer.file_sha256:
@@ -49,7 +58,8 @@ def read_batch(offer: BatchOffer, file: bytes, rules: Rules) -> list[Sample]:
         )
     rewards = torch.tensor([total_reward(rollout, rules.lengths) for rollout in rollouts])
     advantages = group_advantages(rewards.reshape(-1, rules.group_size)).flatten().tolist()
-    return [_sample(rollout, advantage) for rollout, advantage in zip(rollouts, advantages, strict=True)]
+    samples = [_sample(rollout, advantage) for rollout, advantage in zip(rollouts, advantages, strict=True)]
+    return TrainingBatch(samples, rules.group_size, rules.sampling.temperature)
 
 
 def total_reward(rollout: Rollout, lengths: LengthRules) -> float:

@@ -1,7 +1,7 @@
 """Waiting for what others must do first: patiently, and never in silence.
 
-In: an attempt that gives None or raises Unreachable while it is too early. Out: what it gives in the end,
-or None if stopped before. A line in the log when the wait begins, and every 30 s.
+In: an attempt that gives None, or raises Unreachable or a retryable Rejected, while it is too early. Out: what it
+gives in the end, or None if stopped before. A line in the log when the wait begins, and every 30 s.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from protocol.clock import Clock
-from protocol.errors import Unreachable
+from protocol.errors import Rejected, Unreachable
+from protocol.reasons import Cost
 from protocol.telemetry import get_logger
 
 REPORT_SECONDS = 30.0
@@ -28,14 +29,19 @@ class Waiting:
         self.poll_seconds = poll_seconds
 
     def until(self, what: str, attempt: Callable[[], T | None]) -> T | None:
-        """Repeat `attempt` until it gives something; outages of others are waited out."""
+        """Repeat `attempt` until it gives something.
+
+        Outages of others, and refusals that cost nothing but another try, are waited out; any other error travels.
+        """
         since, reported = self.clock.now(), -REPORT_SECONDS
         while not self.stop.is_set():
             detail = ""
             try:
                 if (found := attempt()) is not None:
                     return found
-            except Unreachable as error:
+            except (Unreachable, Rejected) as error:
+                if isinstance(error, Rejected) and error.reason.cost is not Cost.RETRY:
+                    raise
                 detail = str(error)
             now = self.clock.now()
             if now - reported >= REPORT_SECONDS:

@@ -29,7 +29,7 @@ from testnet.task import MAX_NEW_TOKENS, testnet_environment
 from tests.unit.verifier.verifier_world import BASE_MODEL, World, make_rules, states_of
 from trainer.learner import Learner, RecipeConfig
 from trainer.loss import group_advantages
-from trainer.samples import Sample
+from trainer.samples import Sample, TrainingBatch
 from verifier.case import open_case
 from verifier.checks.prefill import measure
 
@@ -113,8 +113,8 @@ def next_version(world: World, learning_rate: float) -> CausalLM:
         for r, a in zip(rollouts, group_advantages(rewards).flatten().tolist(), strict=True)
     ]
     recipe = RecipeConfig(learning_rate=learning_rate, warmup_steps=0, optimizer_steps=1, grad_norm_clip=1.0)
-    learner = Learner(CausalLM.load(world.folder), recipe, 1.0, world.rules.group_size)
-    learner.learn(samples, 0)
+    learner = Learner(CausalLM.load(world.folder), recipe)
+    learner.learn(TrainingBatch(samples, world.rules.group_size, temperature=1.0), 0)
     return CausalLM.of(world.model.config, learner.model.weights(torch.bfloat16)).eval()
 
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from coordinator.batches import Candidate, choose, groups_root
+from coordinator.batches import Candidate, choose
 from coordinator.db.work import GroupRow
+from protocol.batches import groups_root
 from protocol.errors import ProofpoolError, Rejected
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import read_rollouts

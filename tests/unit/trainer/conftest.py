@@ -10,15 +10,18 @@ import pytest
 import torch
 
 from protocol.api import BatchOffer, GroupRef
+from protocol.batches import groups_root
 from protocol.canonical import hex0x
 from protocol.forward import CausalLM
 from protocol.rollouts import FileHeader, Rollout, write_rollouts
 from protocol.rules import EnvironmentRules, Limit, Rules, SamplingRules, Thresholds
+from protocol.signing import Signer, SigningDomain
 from protocol.weights import ModelConfig
-from protocol.wire import ZERO_HASH
+from protocol.wire import ZERO_HASH, Batch
 
 GROUP_SIZE = 4
 VOCABULARY = 11
+COORDINATOR = Signer(b"\2" * 32)
 
 
 @pytest.fixture
@@ -88,20 +91,24 @@ def make_rollout() -> Callable[..., Rollout]:
 
 
 @pytest.fixture
-def make_offer(make_rollout: Callable[..., Rollout]) -> Callable[..., tuple[BatchOffer, bytes]]:
+def make_offer(
+    make_rollout: Callable[..., Rollout], rules: Rules, domain: SigningDomain
+) -> Callable[..., tuple[BatchOffer, bytes]]:
     """A batch of two groups for `step`, with its file."""
 
     def make(step: int = 1) -> tuple[BatchOffer, bytes]:
         rollouts = [make_rollout(number, reward=float(number % 3 == 0)) for number in range(2 * GROUP_SIZE)]
         header = FileHeader(task_id=ZERO_HASH, group_size=GROUP_SIZE, sampling=SamplingRules(max_new_tokens=12))
         file = write_rollouts(header, rollouts)
+        message = Batch(pool_id=1, number=step, step=step, groups_root=groups_root([(ZERO_HASH, 0), (ZERO_HASH, 1)]))
         offer = BatchOffer(
-            pool_id=1,
-            number=step,
-            step=step,
+            pool_id=message.pool_id,
+            number=message.number,
+            step=message.step,
             groups=tuple(GroupRef(submission_id=ZERO_HASH, group=group) for group in range(2)),
-            groups_root=ZERO_HASH,
-            signature="0x" + "00" * 65,
+            groups_root=message.groups_root,
+            rules_hash=rules.rules_hash,
+            signature=COORDINATOR.sign(message, domain),
             file_sha256=hex0x(hashlib.sha256(file).digest()),
             num_rollouts=len(rollouts),
             num_tokens=sum(r.num_units + len(r.input_tokens) for r in rollouts),

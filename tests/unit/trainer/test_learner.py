@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,13 @@ from protocol.rules import Rules
 from protocol.weights import load_weights
 from trainer.checkpoint import CheckpointStore
 from trainer.learner import Learner, RecipeConfig
-from trainer.samples import Sample, read_batch
+from trainer.samples import TrainingBatch, read_batch
 
 Offer = tuple[BatchOffer, bytes]
 
 
 @pytest.fixture
-def samples(make_offer: Callable[..., Offer], rules: Rules) -> list[Sample]:
+def batch(make_offer: Callable[..., Offer], rules: Rules) -> TrainingBatch:
     return read_batch(*make_offer(), rules)
 
 
@@ -28,7 +29,7 @@ def samples(make_offer: Callable[..., Offer], rules: Rules) -> list[Sample]:
 def make_learner(make_model: Callable[[], CausalLM]) -> Callable[..., Learner]:
     def make(**recipe: object) -> Learner:
         settings = {"learning_rate": 1e-3, "optimizer_steps": 2, "warmup_steps": 0, "grad_norm_clip": 1.0} | recipe
-        return Learner(make_model(), RecipeConfig.model_validate(settings), temperature=1.0, group_size=4)
+        return Learner(make_model(), RecipeConfig.model_validate(settings))
 
     return make
 
@@ -37,55 +38,55 @@ def weights_of(learner: Learner) -> torch.Tensor:
     return torch.cat([w.flatten() for w in learner.model.weights().values()])
 
 
-def test_steps_make_rewarded_completions_likelier(make_learner: Callable[..., Learner], samples: list[Sample]) -> None:
+def test_steps_make_rewarded_completions_likelier(make_learner: Callable[..., Learner], batch: TrainingBatch) -> None:
     learner = make_learner()
-    before = learner._old_logprobs(samples)
+    before = learner.logprobs(batch.samples, batch.temperature)
     for version in range(5):
-        learner.learn(samples, version)
-    after = learner._old_logprobs(samples)
-    gain = [s.advantage * float((after[id(s)] - before[id(s)]).mean()) for s in samples]
+        learner.learn(batch, version)
+    after = learner.logprobs(batch.samples, batch.temperature)
+    gain = [s.advantage * float((after[id(s)] - before[id(s)]).mean()) for s in batch.samples]
     assert sum(gain) > 0
 
 
-def test_without_advantage_nothing_moves(make_learner: Callable[..., Learner], samples: list[Sample]) -> None:
+def test_without_advantage_nothing_moves(make_learner: Callable[..., Learner], batch: TrainingBatch) -> None:
     learner = make_learner(weight_decay=0.0)
     before = weights_of(learner)
-    flat = [Sample(s.tokens, s.num_outputs, 0.0, s.task_reward, s.policy_version) for s in samples]
-    learner.learn(flat, 0)
+    flat = [replace(sample, advantage=0.0) for sample in batch.samples]
+    learner.learn(replace(batch, samples=flat), 0)
     assert torch.equal(weights_of(learner), before)
 
 
-def test_a_step_is_the_same_however_it_is_packed(make_learner: Callable[..., Learner], samples: list[Sample]) -> None:
+def test_a_step_is_the_same_however_it_is_packed(make_learner: Callable[..., Learner], batch: TrainingBatch) -> None:
     together, alone = make_learner(), make_learner(max_tokens=1)
-    first, second = together.learn(samples, 0), alone.learn(samples, 0)
+    first, second = together.learn(batch, 0), alone.learn(batch, 0)
     assert first.objective == pytest.approx(second.objective, abs=1e-6)
     assert torch.allclose(weights_of(together), weights_of(alone), atol=1e-5)
 
 
-def test_figures_describe_the_batch(make_learner: Callable[..., Learner], samples: list[Sample]) -> None:
-    figures = make_learner().learn(samples, 2)
-    assert figures.num_rollouts == len(samples)
+def test_figures_describe_the_batch(make_learner: Callable[..., Learner], batch: TrainingBatch) -> None:
+    figures = make_learner().learn(batch, 2)
+    assert figures.num_rollouts == len(batch.samples)
     assert figures.mean_policy_lag == 2
-    assert figures.mean_task_reward == pytest.approx(sum(s.task_reward for s in samples) / len(samples))
+    assert figures.mean_task_reward == pytest.approx(sum(s.task_reward for s in batch.samples) / len(batch.samples))
     assert figures.kl_to_old >= 0
     assert figures.entropy > 0
 
 
 def test_resuming_from_a_checkpoint_is_exact_to_the_bit(
-    make_learner: Callable[..., Learner], samples: list[Sample], tmp_path: Path
+    make_learner: Callable[..., Learner], batch: TrainingBatch, tmp_path: Path
 ) -> None:
     straight = make_learner()
-    straight.learn(samples, 0)
+    straight.learn(batch, 0)
     store = CheckpointStore(tmp_path / "checkpoints")
     store.save(straight, 1, 7, tmp_path)
-    straight.learn(samples, 1)
+    straight.learn(batch, 1)
 
     resumed = make_learner()
     checkpoint = store.newest()
     assert checkpoint is not None
     assert (checkpoint.policy_version, checkpoint.batch_number) == (1, 7)
     store.restore(checkpoint, resumed)
-    resumed.learn(samples, 1)
+    resumed.learn(batch, 1)
     assert torch.equal(weights_of(resumed), weights_of(straight))
 
 

@@ -10,14 +10,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from protocol.api import BatchOffer
+from protocol.api import BatchOffer, Problem
 from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
-from protocol.errors import ProofpoolError
+from protocol.errors import ProofpoolError, Rejected, VerificationFailed
 from protocol.forward import CausalLM
 from protocol.rules import Rules
 from protocol.signing import Signer, SigningDomain
 from protocol.wire import Signed, WeightsRelease
+from tests.unit.trainer.conftest import COORDINATOR
+from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
 from trainer.learner import Learner, RecipeConfig
@@ -34,8 +36,9 @@ class Killed(BaseException):
 class World:
     """A coordinator and a chain in memory, which outlive the trainer; `kill_at` ends it at one of its calls."""
 
-    def __init__(self, make_offer: Callable[..., Offer]) -> None:
+    def __init__(self, make_offer: Callable[..., Offer], rules: Rules) -> None:
         self.make_offer = make_offer
+        self.rules = rules
         self.calls: list[str] = []
         self.kill_at: int | None = None
         self.manifests: dict[int, str] = {}
@@ -67,6 +70,8 @@ class World:
             return httpx.Response(200, content=self.make_offer(step)[0].model_dump_json())
         if path.endswith("/file"):
             return httpx.Response(200, content=self.make_offer(int(path.split("/")[3]))[1])
+        if path.startswith("/v1/rules/"):
+            return httpx.Response(200, content=self.rules.model_dump_json())
         if path.endswith("/acknowledgement"):
             self.consumed.append(int(path.split("/")[3]))
         if path == "/v1/weights":
@@ -77,13 +82,13 @@ class World:
 
 
 @pytest.fixture
-def world(make_offer: Callable[..., Offer]) -> World:
-    return World(make_offer)
+def world(make_offer: Callable[..., Offer], rules: Rules) -> World:
+    return World(make_offer, rules)
 
 
 @pytest.fixture
 def start(
-    world: World, make_model: Callable[[], CausalLM], rules: Rules, domain: SigningDomain, tmp_path: Path
+    world: World, make_model: Callable[[], CausalLM], domain: SigningDomain, tmp_path: Path
 ) -> Callable[..., Trainer]:
     """A new trainer process over the same folders."""
 
@@ -92,11 +97,10 @@ def start(
         recipe = RecipeConfig(learning_rate=1e-2, optimizer_steps=1, warmup_steps=0)
         coordinator = CoordinatorClient("http://coordinator", transport=httpx.MockTransport(world.answer))
         return Trainer(
-            Learner(make_model(), recipe, temperature=1.0, group_size=rules.group_size),
+            Learner(make_model(), recipe),
             CheckpointStore(tmp_path / "checkpoints"),
             Broadcaster(tmp_path / "origin", 1, world, coordinator, Signer(b"\1" * 32), domain),
-            coordinator,
-            rules,
+            Batches(coordinator, lambda: COORDINATOR.address, domain),
             tmp_path,
             tmp_path / "metrics.jsonl",
             SystemClock(),
@@ -184,3 +188,38 @@ def test_a_stop_while_waiting_ends_the_loop(
     start(stop).run(num_steps=5)
     assert world.consumed == []
     assert sorted(world.manifests) == [0]
+
+
+@pytest.mark.parametrize("change", [{"number": 9}, {"groups_root": "0x" + "77" * 32}, {"groups": ()}, {"step": 2}])
+def test_a_batch_that_the_coordinator_did_not_sign_like_this_is_not_trained_on(
+    world: World, start: Callable[..., Trainer], make_offer: Callable[..., Offer], change: dict[str, object]
+) -> None:
+    offer, file = make_offer(1)
+    groups = offer.groups[:1] if "groups" in change else offer.groups
+    false_offer = offer.model_copy(update=change | {"groups": groups})
+    world.make_offer = lambda step: (false_offer, file)
+    with pytest.raises(VerificationFailed):
+        start().run(num_steps=1)
+    assert world.consumed == []
+    assert sorted(world.manifests) == [0]
+
+
+def test_a_refusal_that_costs_nothing_is_waited_out_and_others_are_not(
+    world: World, start: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, refusals = world.answer, iter(["rate_limited", "storage_full"])
+
+    def refuse(code: str) -> httpx.Response:
+        problem = Problem(type="about:blank", title="no", status=429, code=code)
+        return httpx.Response(429, content=problem.model_dump_json())
+
+    def busy(request: httpx.Request) -> httpx.Response:
+        code = next(refusals, None) if request.url.path == "/v1/weights" else None
+        return refuse(code) if code else answer(request)
+
+    monkeypatch.setattr(world, "answer", busy)
+    start().run(num_steps=1)
+    assert world.consumed == [1]
+    monkeypatch.setattr(world, "answer", lambda request: refuse("stale_policy"))
+    with pytest.raises(Rejected):
+        start().run(num_steps=2)

@@ -26,7 +26,9 @@ def test_samples_carry_the_files_tokens_and_derived_advantages(
     make_offer: Callable[..., Offer], make_rollout: Callable[..., Rollout], rules: Rules
 ) -> None:
     offer, file = make_offer()
-    samples = read_batch(offer, file, rules)
+    batch = read_batch(offer, file, rules)
+    samples = batch.samples
+    assert (batch.group_size, batch.temperature) == (4, 1.0)
     first = make_rollout(0)
     assert samples[0].tokens.tolist() == first.input_tokens.tolist() + first.output_tokens.tolist()
     assert sum(sample.advantage for sample in samples[:4]) == pytest.approx(0, abs=1e-5)
