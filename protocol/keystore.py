@@ -12,8 +12,10 @@ import os
 import re
 import secrets
 import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 
 from protocol.errors import KeyFailure
 from protocol.files import write_atomically
@@ -65,24 +67,22 @@ def create_keystore(
     path: Path, password: str, *, secret: bytes | None = None, scrypt_n: int = STRONG_SCRYPT_N
 ) -> Signer:
     """Write a new key (or `secret`) to `path`, encrypted. Raises KeyFailure where a file is already there."""
-    from eth_keyfile.keyfile import create_keyfile_json  # 0.4 s: commands that open no keystore don't pay for it
-
+    keyfile = _keyfile_library()
     if path.exists():
         raise KeyFailure("a keystore is already there", str(path), "choose another name: keys are never overwritten")
     signer_secret = secrets.token_bytes(32) if secret is None else secret
     signer = Signer(signer_secret)
-    document = create_keyfile_json(signer_secret, password.encode(), kdf="scrypt", iterations=scrypt_n)
+    document = keyfile.create_keyfile_json(signer_secret, password.encode(), kdf="scrypt", iterations=scrypt_n)
     write_atomically(path, json.dumps(document).encode(), mode=0o600)
     return signer
 
 
 def open_keystore(path: Path, password: str) -> Signer:
     """Raises KeyFailure where the file is missing, readable by others, damaged, or the password is wrong."""
-    from eth_keyfile.keyfile import decode_keyfile_json
-
+    keyfile = _keyfile_library()
     document = _read_document(path)
     try:
-        return Signer(decode_keyfile_json(document, password.encode()))
+        return Signer(keyfile.decode_keyfile_json(document, password.encode()))
     except Exception as error:  # the library raises a different type for each kind of damage
         reason = str(error) if "MAC" in str(error) else type(error).__name__
     # Not chained: a cause may carry key material.
@@ -98,10 +98,27 @@ def read_password(password_file: Path | None, environment: Mapping[str, str] = o
             )
         return environment[PASSWORD_VARIABLE]
     _check_private(password_file)
-    lines = password_file.read_text().splitlines()
+    try:
+        lines = password_file.read_text("utf-8").splitlines()
+    except ValueError as error:
+        raise KeyFailure("the password file isn't text", str(password_file), "write it as UTF-8") from error
     if not lines:
         raise KeyFailure("the password file is empty", str(password_file), "put the password on its first line")
     return lines[0]
+
+
+def _keyfile_library() -> ModuleType:
+    """The library behind keystores: 0.4 s to import, so commands that open none don't pay for it.
+
+    Importing it raises the interpreter's recursion limit a hundredfold (a dependency does), and then nested JSON
+    from anybody overflows the stack and kills the process, instead of raising RecursionError. The limit stays.
+    """
+    limit = sys.getrecursionlimit()
+    try:
+        from eth_keyfile import keyfile
+    finally:
+        sys.setrecursionlimit(limit)
+    return keyfile
 
 
 def _read_document(path: Path) -> dict[str, object]:
@@ -109,7 +126,7 @@ def _read_document(path: Path) -> dict[str, object]:
     try:
         document = json.loads(path.read_bytes())
         num_rounds = int(document["crypto"]["kdfparams"].get("n", 0))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise KeyFailure("a keystore can't be read", f"{path}: {type(error).__name__}", "restore the file") from error
     if num_rounds > MAX_SCRYPT_N:
         raise KeyFailure("a keystore asks for too much work", f"{path}: scrypt n = {num_rounds}", "make it anew")

@@ -40,6 +40,7 @@ def create_app(coordinator: Coordinator | None, hosts: Collection[str] = ()) -> 
         description="Leases tasks, takes submissions, hands accepted batches to the trainer, keeps the log.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # a signed request is for one path, and a redirect would name whatever host was asked
         responses={"default": {"model": Problem, "description": "refused, with a RejectReason as `code`"}},
         generate_unique_id_function=lambda route: route.name,
     )

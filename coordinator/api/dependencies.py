@@ -12,6 +12,7 @@ from fastapi import Depends, Query, Request
 
 from coordinator.api.body import BODY_HASH
 from coordinator.context import Coordinator
+from protocol.canonical import MAX_SAFE_INTEGER
 from protocol.http import Caller, verify_request
 
 MAX_PAGE = 1000
@@ -53,7 +54,7 @@ class Page:
 
 
 async def page_of(
-    after: Annotated[int, Query(ge=-1, description="the key of the last row already seen")] = -1,
+    after: Annotated[int, Query(ge=-1, le=MAX_SAFE_INTEGER, description="the key of the last row already seen")] = -1,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> Page:
     return Page(after, limit)

@@ -32,6 +32,7 @@ from protocol.telemetry import get_logger
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
+API_HINT = "docs/openapi.json lists every path with its methods"
 DOCS = "https://proofpool.invalid/problems/"
 
 _STATUS: dict[RejectReason, int] = {
@@ -73,7 +74,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, OperationalError) and _disk_is_full(error):
         return _refusal(RejectReason.STORAGE_FULL, "the database can't grow")
     if isinstance(error, HTTPException):
-        return _plain(error.status_code, "not_found" if error.status_code == 404 else "http", str(error.detail))
+        return _http(error.status_code, str(error.detail))
     if isinstance(error, NotFound):
         return _plain(404, "not_found", f"{error.what}: {error.why}", error.todo)
     if isinstance(error, NotEligible):
@@ -138,6 +139,13 @@ def _refusal(reason: RejectReason, detail: str, value: str = "", threshold: str 
         value=value,
         threshold=threshold,
     )
+
+
+def _http(status: int, detail: str) -> Problem:
+    """What the framework refuses before any endpoint: a path, a method, a body that can't be parsed."""
+    if status == http.HTTPStatus.BAD_REQUEST:
+        return _refusal(RejectReason.SCHEMA_INVALID, detail)
+    return _plain(status, "not_found" if status == http.HTTPStatus.NOT_FOUND else "http", detail, API_HINT)
 
 
 def _plain(status: int, code: str, detail: str, hint: str = "") -> Problem:

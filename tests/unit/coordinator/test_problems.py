@@ -82,3 +82,34 @@ def test_json_bodies_have_a_smaller_limit(site: Any) -> None:
         assert small.status_code == 201
         large = http.post("/v1/tasks", content=bytes(2 << 20), headers={"content-type": "application/json"})
     assert (large.status_code, large.json()["code"]) == (413, "too_large")
+
+
+@pytest.mark.parametrize("path", ["/v1/submissions", "/v1/epochs", "/v1/batches"])
+@pytest.mark.parametrize("after", [2**53, 2**63, 2**64, 10**30, -2])
+def test_keys_that_no_row_can_have_are_refused(site: Any, path: str, after: int) -> None:
+    with site.http() as http:
+        assert http.get(path, params={"after": 2**53 - 1}).json() == []
+        answer = http.get(path, params={"after": after})
+    assert (answer.status_code, answer.json()["code"]) == (422, "schema_invalid")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[" * 100_000, b'{"a":' * 20_000, b"\xff\xfe", b'{"policy_version":' + b"9" * 5000 + b"}"]
+    + [b'{"policy_version":%s}' % value for value in (b"NaN", b"1e400", b"-1", b"0.5", b"[0]", b"9007199254740992")],
+)
+def test_bodies_that_are_no_request_are_refused_with_a_hint(site: Any, body: bytes) -> None:
+    before = site.dump()
+    with site.http(site.node) as http:
+        answer = http.post("/v1/tasks", content=body, headers={"content-type": "application/json"})
+    assert 400 <= answer.status_code < 500
+    assert answer.json()["code"] == "schema_invalid"
+    assert answer.json()["hint"]
+    assert site.dump() == before
+
+
+def test_no_path_is_redirected(site: Any) -> None:
+    with site.http() as http:
+        answer = http.get("/v1/pool/", headers={"host": "elsewhere.test"})
+    assert answer.status_code == 404
+    assert answer.json()["hint"]

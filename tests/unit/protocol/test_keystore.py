@@ -2,6 +2,8 @@
 
 import json
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,3 +141,23 @@ def test_a_process_signs_with_its_keystore_before_anything_else(tmp_path: Path) 
     assert load_signer(31337, None, None, environment).address != signer.address
     with pytest.raises(KeyFailure, match="no key to sign with"):
         load_signer(31337, None, None, {})
+
+
+def test_nested_json_is_an_error_after_a_key_was_opened(tmp_path: Path) -> None:
+    """In a process of its own: a stack that overflows would end this one."""
+    path, password_file = make_keystore(tmp_path), make_password_file(tmp_path)
+    code = (
+        "import json, pathlib, sys\n"
+        "from protocol.keystore import open_keystore, read_password\n"
+        "open_keystore(pathlib.Path(sys.argv[1]), read_password(pathlib.Path(sys.argv[2])))\n"
+        "try:\n    json.loads('[' * 100_000)\nexcept RecursionError:\n    print('refused')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(path), str(password_file)], capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, b"refused\n")
+
+
+def test_a_password_file_that_isnt_text_is_refused(tmp_path: Path) -> None:
+    path = make_password_file(tmp_path)
+    path.write_bytes(b"\xff\xfe\x00\n")
+    with pytest.raises(KeyFailure, match="isn't text"):
+        read_password(path)
