@@ -19,12 +19,12 @@ from pathlib import Path
 from protocol.api import BatchOffer
 from protocol.clock import Clock
 from protocol.telemetry import get_logger
+from protocol.waiting import Waiting
 from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import Checkpoint, CheckpointStore
 from trainer.learner import Learner, StepFigures
 from trainer.samples import TrainingBatch
-from trainer.waiting import Waiting
 
 
 class Trainer:

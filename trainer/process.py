@@ -6,7 +6,6 @@ not in the command line.
 
 from __future__ import annotations
 
-import signal
 import threading
 from pathlib import Path
 
@@ -22,15 +21,16 @@ from protocol.errors import NotEligible
 from protocol.forward import CausalLM
 from protocol.http import RequestSigner
 from protocol.keystore import load_signer
+from protocol.signals import stop_on_signals
 from protocol.signing import Signer
 from protocol.telemetry import configure_logging
+from protocol.waiting import Waiting
 from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
 from trainer.learner import Learner
 from trainer.loop import Trainer
-from trainer.waiting import Waiting
 
 
 def run_trainer(file: Path | None, num_steps: int | None) -> None:
@@ -40,7 +40,7 @@ def run_trainer(file: Path | None, num_steps: int | None) -> None:
     write_resolved(config, config.data_dir)
     torch.set_num_threads(config.num_threads)
     torch.manual_seed(config.seed)
-    stop = _stop_on_signal()
+    stop = stop_on_signals("trainer")
     build_trainer(config, SystemClock(), stop).run(config.num_steps)
 
 
@@ -75,11 +75,3 @@ def _check_role(pool: ChainPool, signer: Signer) -> None:
             f"{signer.address}, the pool names {expected}",
             "use the keystore of the address that the pool was created with",
         )
-
-
-def _stop_on_signal() -> threading.Event:
-    """An event that SIGTERM and SIGINT set: the step at hand is finished first."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop

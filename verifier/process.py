@@ -6,23 +6,22 @@ promised to anybody is in the data folder before it is said.
 
 from __future__ import annotations
 
-import signal
 import threading
 
 import httpx
 
-from protocol.api import PoolInfo
 from protocol.chain.contracts import Contracts
 from protocol.chain.lane import Lane
 from protocol.chain.pool import ChainPool
 from protocol.client import CoordinatorClient
 from protocol.clock import Clock, SystemClock
 from protocol.config import write_resolved
-from protocol.errors import Unreachable
 from protocol.http import RequestSigner
 from protocol.keystore import load_signer
+from protocol.signals import stop_on_signals
 from protocol.signing import Signer
 from protocol.telemetry import configure_logging, get_logger
+from protocol.waiting import Waiting
 from verifier.accuse import Accuser
 from verifier.attest import Attester
 from verifier.chain import PoolChain
@@ -42,7 +41,7 @@ def run_verifier(config: VerifierConfig) -> None:
     """`proofpool verifier run`."""
     configure_logging("verifier", config.log_format)
     write_resolved(config, config.data_dir)
-    stop, clock = _stop_on_signal(), SystemClock()
+    stop, clock = stop_on_signals("verifier"), SystemClock()
     verifier = connect_verifier(config, clock, stop)
     if verifier is not None:
         get_logger().info("verifier.started", validator=verifier.validator, num_epochs=verifier.history.num_epochs)
@@ -54,7 +53,8 @@ def connect_verifier(config: VerifierConfig, clock: Clock, stop: threading.Event
 
     Raises WrongChain for other contracts than expected, KeyFailure for a key that doesn't open.
     """
-    info = _wait_for_pool(config, clock, stop)
+    waiting = Waiting(clock, stop, config.loop_seconds)
+    info = waiting.until("the coordinator", CoordinatorClient(config.coordinator_url).pool)
     if info is None:
         return None
     ledger = config.ledger or info.contracts.ledger
@@ -88,24 +88,3 @@ def build_verifier(
         clock=clock,
         judge_seconds=config.judge_seconds,
     )
-
-
-def _wait_for_pool(config: VerifierConfig, clock: Clock, stop: threading.Event) -> PoolInfo | None:
-    """The coordinator's description of the pool, which the chain is then compared with."""
-    client, started = CoordinatorClient(config.coordinator_url), clock.now()
-    while not stop.is_set():
-        try:
-            return client.pool()
-        except Unreachable as error:
-            waited = round(clock.now() - started)
-            get_logger().info("verifier.waiting", for_what="the coordinator", seconds=waited, detail=str(error))
-            clock.wait(stop, config.loop_seconds)
-    return None
-
-
-def _stop_on_signal() -> threading.Event:
-    """An event that SIGTERM and SIGINT set: the stage at hand is finished first."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop

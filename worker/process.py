@@ -7,11 +7,9 @@ is finished (a second signal ends it at once, which is as safe as kill -9). Run:
 from __future__ import annotations
 
 import random
-import signal
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 
 import httpx
 import torch
@@ -19,6 +17,7 @@ import torch
 from protocol.clock import Clock, SystemClock
 from protocol.config import load_config, write_resolved
 from protocol.errors import NotEligible, Unreachable
+from protocol.signals import stop_on_signals
 from protocol.telemetry import configure_logging, get_logger
 from worker.config import WorkerConfig
 from worker.folder import WorkerFolder
@@ -38,7 +37,7 @@ def run_worker(
     config = load_config(WorkerConfig, "worker", file, flags=flags)
     configure_logging("worker", config.log_format)
     torch.set_num_threads(config.num_threads)
-    WorkerProcess(config, worker_class, SystemClock(), stop_on_signals()).run()
+    WorkerProcess(config, worker_class, SystemClock(), stop_on_signals("worker")).run()
 
 
 class WorkerProcess:
@@ -98,17 +97,3 @@ class WorkerProcess:
         finally:
             self._stop.set()
             follower.join()
-
-
-def stop_on_signals() -> threading.Event:
-    """An event that the first SIGTERM or SIGINT sets; the second one has its usual effect."""
-    stop = threading.Event()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        get_logger().info("worker.stopping", signal=signal.Signals(number).name)
-        signal.signal(number, signal.SIG_DFL)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, ask)
-    return stop

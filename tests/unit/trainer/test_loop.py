@@ -17,6 +17,7 @@ from protocol.errors import ProofpoolError, Rejected, VerificationFailed
 from protocol.forward import CausalLM
 from protocol.rules import Rules
 from protocol.signing import Signer, SigningDomain
+from protocol.waiting import Waiting
 from protocol.wire import Signed, WeightsRelease
 from tests.unit.trainer.conftest import COORDINATOR
 from trainer.batches import Batches
@@ -24,7 +25,6 @@ from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
 from trainer.learner import Learner, RecipeConfig
 from trainer.loop import Trainer
-from trainer.waiting import Waiting
 
 Offer = tuple[BatchOffer, bytes]
 

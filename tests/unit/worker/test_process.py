@@ -14,11 +14,12 @@ import pytest
 from protocol.clock import SystemClock
 from protocol.errors import ConfigError, CoordinatorUnreachable
 from protocol.reasons import RejectReason
+from protocol.signals import stop_on_signals
 from worker import joining, process
 from worker.config import WorkerConfig
 from worker.folder import contents
 from worker.loop import Worker
-from worker.process import WorkerProcess, stop_on_signals
+from worker.process import WorkerProcess
 
 
 class StopsAfterTwo(Worker):
@@ -130,7 +131,7 @@ def test_another_pool_than_configured_is_an_error(
 def test_the_first_signal_asks_and_the_second_ends(number: signal.Signals) -> None:
     before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
     try:
-        stop = stop_on_signals()
+        stop = stop_on_signals("worker")
         os.kill(os.getpid(), number)
         assert stop.wait(5)
         assert signal.getsignal(number) is signal.SIG_DFL
