@@ -1,11 +1,14 @@
-"""Makes the testnet's base model from nothing: supervised on running sums, stopped at a target pass rate.
+"""Makes the testnet's base model from nothing: supervised on running sums, the last ones with mistakes in them.
+
+The model first learns to add. Then it reads solutions in which one sum in five is wrong, as texts of the
+world are, and makes such mistakes itself from there on: it passes about two fifths of the held-back
+problems at temperature 1, and reinforcement learning has something to improve that it can improve fast.
 
 In: a seed. Out: a Hugging Face folder (config.json, model.safetensors in bf16, tokenizer.json), and on
-stdout the pass rate on the held-back problems. Takes about ten minutes of one core. The stop is early
-on purpose: reinforcement learning has to have something left to improve.
+stdout the pass rate on the held-back problems. Takes about eight minutes of one core.
 
-    python -m testnet.base_model.make --seed 0 --out /tmp/base_model                    # the committed model
-    python -m testnet.base_model.make --seed 0 --batch-size 128 --out /tmp/other_model  # other.safetensors
+    python -m testnet.base_model.make --seed 0 --out /tmp/base_model     # the committed model
+    python -m testnet.base_model.make --seed 1 --out /tmp/other_model    # other.safetensors
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import math
 import random
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,22 +37,40 @@ from testnet.pass_rate import pass_rate
 from testnet.task import MAX_NEW_TOKENS, NUM_HELD_BACK, testnet_environment
 
 STORED_DTYPE = torch.bfloat16
-NUM_ROUGH = 128
+
+Example = tuple[list[int], list[int]]
+"""Tokens of a prompt and of its completion."""
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How the model is trained. The defaults made the committed one."""
 
-    learning_rate: float = 3e-3
-    warmup_updates: int = 100
     batch_size: int = 64
-    max_updates: int = 1_500
-    target_pass_rate: float = 0.38
     init_std: float = 0.06
-    loss_to_measure: float = 0.28
-    """The pass rate is measured every `measure_every` updates once the loss is below this, in nats a token."""
-    measure_every: int = 4
+    learning_rate: float = 3e-3
+    final_learning_rate: float = 4e-4
+    warmup_updates: int = 100
+    decay_from: int = 500
+    mistakes_from: int = 1_300
+    """The learning rate falls linearly from `decay_from` to here; from here on solutions have mistakes."""
+    mistake_rate: float = 0.2
+    """Share of sums that are off by 1 or 10."""
+    num_held_back: int = NUM_HELD_BACK
+    target_pass_rate: float = 0.40
+    tolerance: float = 0.02
+    measure_from: int = 1_360
+    measure_every: int = 10
+    max_updates: int = 1_600
+
+    def learning_rate_at(self, update: int) -> float:
+        """Warm-up, constant, linear decay, constant; updates count from 0."""
+        warm = min(1.0, (update + 1) / self.warmup_updates)
+        decayed = min(1.0, max(0.0, (update - self.decay_from) / (self.mistakes_from - self.decay_from)))
+        return warm * (self.learning_rate + decayed * (self.final_learning_rate - self.learning_rate))
+
+    def mistake_rate_at(self, update: int) -> float:
+        return self.mistake_rate if update >= self.mistakes_from else 0.0
 
 
 def model_config(vocab_size: int) -> ModelConfig:
@@ -70,8 +91,8 @@ def model_config(vocab_size: int) -> ModelConfig:
     )
 
 
-def worked_solution(expression: str) -> str:
-    """The completion that the model is taught.
+def worked_solution(expression: str, wrong_by: Callable[[], int] = lambda: 0) -> str:
+    """The completion that the model is taught; `wrong_by` gives the error of each sum, which later sums go on from.
 
     >>> worked_solution("57 + 87 - 70")
     '57+87=144;144-70=74;#74'
@@ -79,7 +100,7 @@ def worked_solution(expression: str) -> str:
     first, *terms = re.findall(r"[+-]?\d+", expression.replace(" ", ""))
     total, steps = int(first), []
     for term in terms:
-        after = total + int(term)
+        after = total + int(term) + wrong_by()
         steps.append(f"{total}{term}={after};")
         total = after
     return f"{''.join(steps)}#{total}"
@@ -97,19 +118,32 @@ def new_model(config: ModelConfig, seed: int, std: float) -> CausalLM:
     return model
 
 
-def examples(environment: Environment, seed: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Prompt and completion tokens of the training problems, for ever, in a new order each time round."""
-    order = random.Random(seed)
-    indexes = list(range(environment.num_problems))
+def batches(environment: Environment, recipe: Recipe, seed: int) -> Iterator[list[Example]]:
+    """Batches of training problems, for ever, in a new order each time round."""
+    randomness = random.Random(seed)
+    order = _endless_order(randomness, environment.num_problems)
+    for update in itertools.count():
+        rate = recipe.mistake_rate_at(update)
+        problems = [environment.problem(next(order)) for _ in range(recipe.batch_size)]
+        yield [_example(environment, problem, randomness, rate) for problem in problems]
+
+
+def _endless_order(randomness: random.Random, size: int) -> Iterator[int]:
+    indexes = list(range(size))
     while True:
-        order.shuffle(indexes)
-        for index in indexes:
-            problem = environment.problem(index)
-            solution = worked_solution(problem.entry["metadata"]["expression"])
-            yield environment.prompt(problem), [*environment.tokenizer.encode(solution), EOS_ID]
+        randomness.shuffle(indexes)
+        yield from indexes
 
 
-def completion_loss(model: CausalLM, batch: list[tuple[list[int], list[int]]]) -> Tensor:
+def _example(environment: Environment, problem: Problem, randomness: random.Random, mistake_rate: float) -> Example:
+    def wrong_by() -> int:
+        return randomness.choice((-10, -1, 1, 10)) if randomness.random() < mistake_rate else 0
+
+    solution = worked_solution(problem.entry["metadata"]["expression"], wrong_by)
+    return environment.prompt(problem), [*environment.tokenizer.encode(solution), EOS_ID]
+
+
+def completion_loss(model: CausalLM, batch: list[Example]) -> Tensor:
     """Mean cross entropy over the completions' tokens, in nats."""
     # The last token of a sequence predicts nothing, so it isn't fed.
     sequences = [(prompt + completion)[:-1] for prompt, completion in batch]
@@ -123,34 +157,25 @@ def completion_loss(model: CausalLM, batch: list[tuple[list[int], list[int]]]) -
 def train(
     model: CausalLM, environment: Environment, held_back: list[Problem], recipe: Recipe, seed: int
 ) -> tuple[CausalLM, float]:
-    """Trains until the stored (rounded) model passes `target_pass_rate` of the held-back problems."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.99), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(1.0, (n + 1) / recipe.warmup_updates))
-    stream = examples(environment, seed)
-    for update in range(1, recipe.max_updates + 1):
-        loss = completion_loss(model, list(itertools.islice(stream, recipe.batch_size)))
+    """Trains until the stored (rounded) model's pass rate on the held-back problems is the target's."""
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.99), weight_decay=0.01)
+    stream = batches(environment, recipe, seed)
+    for update in range(recipe.max_updates):
+        optimizer.param_groups[0]["lr"] = recipe.learning_rate_at(update)
+        loss = completion_loss(model, next(stream))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        schedule.step()
-        if update % 10 == 0:
+        if update % 20 == 0:
             print(f"update {update} loss {loss.item():.4f}", flush=True)
-        if update % recipe.measure_every == 0 and loss.item() < recipe.loss_to_measure:
+        if update >= recipe.measure_from and update % recipe.measure_every == 0:
             stored = CausalLM.of(model.config, model.weights(STORED_DTYPE))
-            rate = _measured(stored, environment, held_back, recipe)
-            print(f"update {update} loss {loss.item():.4f} pass rate {rate:.4f}", flush=True)
-            if rate >= recipe.target_pass_rate:
+            rate = pass_rate(stored, environment, held_back, MAX_NEW_TOKENS)
+            print(f"update {update} pass rate {rate:.4f}", flush=True)
+            if abs(rate - recipe.target_pass_rate) <= recipe.tolerance:
                 return stored, rate
     raise SystemExit(f"no pass rate of {recipe.target_pass_rate} within {recipe.max_updates} updates")
-
-
-def _measured(model: CausalLM, environment: Environment, held_back: list[Problem], recipe: Recipe) -> float:
-    """The pass rate, of a few problems while that is still far from the target, else of all."""
-    rough = pass_rate(model, environment, held_back[:NUM_ROUGH], MAX_NEW_TOKENS)
-    if rough < recipe.target_pass_rate - 0.1:
-        return rough
-    return pass_rate(model, environment, held_back, MAX_NEW_TOKENS)
 
 
 def make(out: Path, seed: int, recipe: Recipe) -> float:
@@ -161,7 +186,7 @@ def make(out: Path, seed: int, recipe: Recipe) -> float:
         config = model_config(make_tokenizer().get_vocab_size())
         (Path(scratch) / CONFIG_FILE).write_text(json.dumps(config.as_hugging_face()), encoding="utf-8")
         environment = testnet_environment(Tokenizer.load(Path(scratch)))
-        held_back = environment.held_back(NUM_HELD_BACK)
+        held_back = environment.held_back(recipe.num_held_back)
         model, rate = train(new_model(config, seed, recipe.init_std), environment, held_back, recipe, seed)
         save_checkpoint(out, config, model.weights(STORED_DTYPE), [tokenizer_file])
     return rate
@@ -171,11 +196,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the testnet's base model from nothing.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True, help="folder to write; it must not exist")
-    parser.add_argument("--target", type=float, default=Recipe.target_pass_rate, help="pass rate to stop at")
-    parser.add_argument("--batch-size", type=int, default=Recipe.batch_size)
     arguments = parser.parse_args()
-    recipe = Recipe(target_pass_rate=arguments.target, batch_size=arguments.batch_size)
-    rate = make(arguments.out, arguments.seed, recipe)
+    rate = make(arguments.out, arguments.seed, Recipe())
     print(f"{arguments.out}: pass rate {rate:.4f} on {NUM_HELD_BACK} held-back problems")
 
 
