@@ -85,6 +85,7 @@ OWN = {
         "credits_paid_wei": "Claimed from the pool, base units.",
         "credits_owed_wei": "Earned and not claimed, base units.",
         "audit": "`ok` or `failed`: `audit verify` of the first accepted and each slashed submission, `audit money`.",
+        "trusted_head": "The anchored log head that the kept bundles lead to, as `EPOCH:SIZE:ROOT`.",
         "audited": "What was audited.",
         "first_accept_seconds": "From the start to the first accepted submission.",
         "wall_seconds": "Of the whole run.",

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from protocol.signing import checksummed
+from testnet.hints import program
 from testnet.run import Run
 
 
@@ -49,8 +50,9 @@ def banner(run: Run) -> str:
         "",
         *(f"  {name:<12} {checksummed(address)}{_cheat(run, name)}" for name, address in found["accounts"].items()),
         "",
-        f"  meanwhile    proofpool trace HASH --coordinator {found['coordinator_url']} --chain {found['chain_url']}",
+        f"  meanwhile    {program()} trace HASH --coordinator {found['coordinator_url']}",
         f"               tail -f {found['run_dir']}/logs/worker-0.log",
+        f"               tail -f {found['run_dir']}/metrics.jsonl",
         "",
     ]
     return "\n".join(lines)

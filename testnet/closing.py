@@ -1,18 +1,18 @@
-"""The end of a run: claims, the audit of every claim that matters, and every wei.
+"""The end of a run: claims, the audit of every claim that matters, every wei, and the evidence kept.
 
-In: a run that is done and still up. Out: `Findings`. The audit is the product's own
+In: a run that is done and still up. Out: `Findings`, and bundles in the run folder. The audit is the product's own
 (`proofpool audit verify`, `proofpool audit money`), against the chain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 
 from protocol.chain.contracts import Contracts
-from protocol.chain.lane import Lane
 from protocol.clock import Clock
 from protocol.wire import WeightsRelease
+from testnet.evidence import fetch_bundles, keep_bundles
 from testnet.money import claim_all
 from testnet.run import Run
 from verifier.audit.ground import chain_ground
@@ -26,6 +26,10 @@ class Findings:
     """What was found true at the end of a run, while its chain was still up."""
 
     reports: tuple[Report, ...]
+    submission_ids: tuple[str, ...]
+    """Of the bundles that were kept."""
+    trusted_head: str
+    """The anchored log head that they lead to, as EPOCH:SIZE:ROOT."""
     ledger_root: str
     paid_wei: int
     owed_wei: int
@@ -42,14 +46,25 @@ class Findings:
 def close(run: Run, clock: Clock) -> Findings:
     """Claim what can be claimed, then check."""
     contracts = Contracts.connect(run.node.url, run.genesis.contracts.ledger, clock)
-    claim_all(
-        contracts, Lane(contracts.client, run.accounts.operator.signer, clock), run.coordinator, run.genesis.pool_id
-    )
-    reports = [_verify(run, contracts, submission_id) for submission_id in _worth_checking(run)]
-    reports.append(audit_money(run.coordinator, contracts, run.coordinator.pool()))
+    with closing(contracts.client.rpc):
+        claim_all(contracts, run.accounts.operator.signer, clock, run.coordinator, run.genesis.pool_id)
+        findings = _findings(run, contracts)
+    run.observer.look()
+    return findings
+
+
+def _findings(run: Run, contracts: Contracts) -> Findings:
+    submission_ids = _worth_checking(run)
+    bundles = fetch_bundles(run.coordinator, submission_ids)
+    reports = [
+        verify_bundle(bundle, chain_ground(bundle, contracts), submission_id)
+        for submission_id, bundle in zip(submission_ids, bundles, strict=True)
+    ]
     books = read_books(run.coordinator, contracts, run.genesis.pool_id)
     return Findings(
-        reports=tuple(reports),
+        reports=(*reports, audit_money(run.coordinator, contracts, run.coordinator.pool())),
+        submission_ids=submission_ids,
+        trusted_head=keep_bundles(bundles, submission_ids, run.run_dir),
         ledger_root=books.head[1],
         paid_wei=books.paid_wei,
         owed_wei=_owed(books),
@@ -58,15 +73,10 @@ def close(run: Run, clock: Clock) -> Findings:
     )
 
 
-def _worth_checking(run: Run) -> Iterable[str]:
+def _worth_checking(run: Run) -> tuple[str, ...]:
     """The first accepted submission and each slashed one."""
     tally = run.observer.tally
-    return [*tally.accepted_ids[:1], *dict.fromkeys(tally.slashed_ids)]
-
-
-def _verify(run: Run, contracts: Contracts, submission_id: str) -> Report:
-    bundle = run.coordinator.bundle(submission_id)
-    return verify_bundle(bundle, chain_ground(bundle, contracts), submission_id)
+    return (*tally.accepted_ids[:1], *dict.fromkeys(tally.slashed_ids))
 
 
 def _owed(books: Books) -> int:

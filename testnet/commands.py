@@ -32,11 +32,16 @@ def up(
     keep: Annotated[bool, typer.Option(help="Leave everything running until interrupted.")] = False,
 ) -> int:
     """Start chain, coordinator, workers, cheats, verifiers and trainer; follow them to the end; check everything."""
+    from protocol.config import load_config
     from testnet.plan import Plan, parse_cheats
     from testnet.up import run_testnet
 
-    cheats = parse_cheats(cheat if cheat is not None else ["wrong-model"])
-    plan = Plan(
-        seed=seed, num_steps=steps, num_workers=workers, num_verifiers=verifiers, cheats=cheats, chain_url=chain
-    )
-    return run_testnet(plan, run_dir, as_json=as_json, keep=keep)
+    flags = {
+        "seed": seed,
+        "num_steps": steps,
+        "num_workers": workers,
+        "num_verifiers": verifiers,
+        "cheats": parse_cheats(cheat if cheat is not None else ["wrong-model"]),
+        "chain_url": chain,
+    }
+    return run_testnet(load_config(Plan, "testnet", flags=flags), run_dir, as_json=as_json, keep=keep)

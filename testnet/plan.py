@@ -1,6 +1,7 @@
 """What a run of the testnet is asked to do.
 
-In: the flags of `proofpool testnet up`. Out: a frozen `Plan`, written into the run folder as config.json.
+In: the flags of `proofpool testnet up`, and `PROOFPOOL_TESTNET_…` variables for what has no flag. Out: a frozen
+`Plan`, written into the run folder as config.json.
 """
 
 from __future__ import annotations

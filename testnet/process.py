@@ -1,7 +1,8 @@
 """A role's process: started with a log of its own, ended by its own id, never outliving the testnet.
 
 In: a command line. Out: a running process whose output is in a log file. Children die with their
-parent (PR_SET_PDEATHSIG, Linux), so even a killed testnet leaves nothing behind.
+parent (PR_SET_PDEATHSIG, Linux), so even a killed testnet leaves nothing behind. Each is a process group of its
+own: Ctrl-C in the terminal is the testnet's to handle.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from protocol.errors import ProofpoolError
 
 PR_SET_PDEATHSIG = 1
-LAST_LINES = 15
+ERROR = "error: "
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -29,13 +30,19 @@ ONE_THREAD = {
 
 
 class Process:
-    """One child. `restarts` counts the times that it was started again; `niceness` is added to its parent's."""
+    """One child. `restarts` counts the times that it was started again; `niceness` is added to its parent's.
 
-    def __init__(self, name: str, command: Sequence[str], log: Path, niceness: int = 0) -> None:
+    `may_finish`: it ends by itself once its work is done, with exit code 0.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, niceness: int = 0, *, may_finish: bool = False
+    ) -> None:
         self.name = name
         self.command = list(command)
         self.log = log
         self.niceness = niceness
+        self.may_finish = may_finish
         self.restarts = -1
         self._is_stopping = False
         self._child: subprocess.Popen[bytes] | None = None
@@ -56,6 +63,7 @@ class Process:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env=os.environ | ONE_THREAD,
+                process_group=0,
                 preexec_fn=functools.partial(_prepare_child, self.niceness),
             )
 
@@ -67,16 +75,20 @@ class Process:
         return self._child is not None and self._child.poll() is None
 
     def check(self) -> None:
-        """Raises ProofpoolError with the end of its log where the process has ended without being asked to."""
+        """Raises ProofpoolError, with its last words, where the process has ended without being asked to."""
         if self._child is None or self._is_stopping or (code := self._child.poll()) is None:
             return
-        raise ProofpoolError(
-            f"{self.name} ended with exit code {code}", self.last_lines() or "its log is empty", f"read {self.log}"
-        )
+        if code == 0 and self.may_finish:
+            return
+        raise ProofpoolError(f"{self.name} ended with exit code {code}", self.last_words(), f"read {self.log}")
 
-    def last_lines(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return "\n       ".join(lines[-LAST_LINES:])
+    def last_words(self) -> str:
+        """The error that it ended with, in one line; else the last line of its log."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        told = [number for number, line in enumerate(lines) if line.startswith(ERROR)]
+        last = lines[told[-1] :] if told else lines[-1:]
+        return "; ".join(last).removeprefix(ERROR) or "its log is empty"
 
     def kill(self) -> None:
         """As kill -9 does."""
@@ -86,9 +98,10 @@ class Process:
             self._child.wait()
 
     def ask_to_stop(self) -> None:
-        self._is_stopping = True
-        if self._child is not None and self.is_running():
+        """Ask once: to a worker a second signal means that the task at hand isn't to be finished."""
+        if self._child is not None and self.is_running() and not self._is_stopping:
             self._child.terminate()
+        self._is_stopping = True
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
         """Ask it to end; insist once the time is up."""
@@ -110,7 +123,6 @@ def stop_all(processes: Sequence[Process], timeout_seconds: float = 10.0) -> Non
 
 
 def _prepare_child(niceness: int) -> None:
-    """Runs in the child: a parent that is killed takes it along; Ctrl-C is the parent's to handle."""
+    """Runs in the child: a parent that is killed takes it along."""
     os.nice(niceness)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -18,7 +18,7 @@ BLOCK_SECONDS = 1.0
 EPOCH_SECONDS = 5.0
 UNBONDING_SECONDS = 240
 POOL_FUNDS = 1_000_000 * CREDIT
-GAS_WEI = 100 * 10**18
+GAS_WEI = 10 * 10**18
 
 STAKE = 100 * CREDIT
 """Each provider's, all of it allotted to its one node."""

@@ -49,13 +49,15 @@ class Site:
     def origin_dir(self) -> Path:
         return self.run_dir / "origin"
 
-    def process(self, name: str, command: list[str], niceness: int = 0) -> Process:
-        return Process(name, [sys.executable, "-m", *command], self.run_dir / "logs" / f"{name}.log", niceness)
+    def process(self, name: str, command: list[str], niceness: int = 0, *, may_finish: bool = False) -> Process:
+        log = self.run_dir / "logs" / f"{name}.log"
+        return Process(name, [sys.executable, "-m", *command], log, niceness, may_finish=may_finish)
 
 
 def coordinator(site: Site, account: Account, rules_file: Path, groups_per_step: int) -> Process:
     settings = _joining(site, account, with_url=False) | {
         "ledger": site.genesis.contracts.ledger,
+        "first_block": site.genesis.first_block,
         "rules_files": [str(rules_file)],
         "shardcast_urls": [site.relay_url],
         "host": HOST,
@@ -91,7 +93,8 @@ def trainer(site: Site, account: Account, num_steps: int, recipe: Mapping[str, A
         "num_steps": num_steps,
         "recipe": dict(recipe),
     }
-    return site.process("trainer", ["trainer", "run", "--config", str(_write_config(site, "trainer", settings))])
+    file = str(_write_config(site, "trainer", settings))
+    return site.process("trainer", ["trainer", "run", "--config", file], may_finish=True)
 
 
 def worker(site: Site, provider: Provider) -> Process:

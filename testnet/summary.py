@@ -5,6 +5,8 @@ In: a closed run and the two pass rates. Out: `Summary` (printed by `--json`) an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -13,6 +15,8 @@ from rich.table import Table
 
 from protocol.signing import checksummed
 from testnet.closing import Findings
+from testnet.evidence import BUNDLES
+from testnet.hints import offline_commands
 from testnet.run import Run
 from testnet.tally import NodeTally
 
@@ -43,6 +47,7 @@ class Summary(BaseModel):
     credits_owed_wei: str
     audit: str
     audited: list[str]
+    trusted_head: str
     first_accept_seconds: float | None
     wall_seconds: float
     run_dir: str
@@ -89,7 +94,8 @@ def summarise(run: Run, findings: Findings, rates: list[float], wall_seconds: fl
         credits_paid_wei=str(findings.paid_wei),
         credits_owed_wei=str(findings.owed_wei),
         audit="ok" if findings.passed else "failed",
-        audited=[report.subject for report in findings.reports],
+        audited=list(findings.submission_ids),
+        trusted_head=findings.trusted_head,
         first_accept_seconds=run.first_accept_seconds,
         wall_seconds=round(wall_seconds, 1),
         run_dir=str(run.run_dir),
@@ -105,6 +111,14 @@ def print_summary(summary: Summary, console: Console) -> None:
     console.print(table)
     for name, holds in summary.checks.items():
         console.print(f"{'✓' if holds else '✗'} {name}", style="green" if holds else "bold red")
+    console.print("\nCheck it again, with nothing running:")
+    print_lines(offline_commands(summary.audited, Path(summary.run_dir) / BUNDLES, summary.trusted_head), console)
+
+
+def print_lines(lines: Iterable[str], console: Console) -> None:
+    """As they are, to be pasted: neither wrapped nor coloured."""
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _rows(summary: Summary) -> list[tuple[str, Any]]:

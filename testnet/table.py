@@ -1,4 +1,4 @@
-"""The live table of a run, on a terminal; a line for each change elsewhere.
+"""The live table of a run, on a terminal; elsewhere a line for each change, and one every 30 s without any.
 
 In: a `Tally` and the step figures of the trainer. Out: text on stderr, since stdout is for data.
 """
@@ -18,6 +18,7 @@ from rich.text import Text
 from testnet.tally import Tally
 
 STEPS_SHOWN = 6
+REPORT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Progress:
     seconds: float = 0.0
     figures: list[Mapping[str, Any]] = field(default_factory=list)
     waiting: str = ""
+    waiting_seconds: float = 0.0
 
 
 class RunTable:
@@ -48,6 +50,7 @@ class RunTable:
         self.console = Console(file=stream)
         self._live = Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
         self._last_line = ""
+        self._last_seconds = 0.0
 
     def __enter__(self) -> RunTable:
         if self._live:
@@ -62,14 +65,21 @@ class RunTable:
         if self._live:
             self._live.update(self._picture(progress), refresh=True)
             return
-        line = summary_line(progress)
+        line = f"{summary_line(progress)}  waiting for {progress.waiting}"
         if line != self._last_line:
             self._last_line = line
-            self.console.print(f"[{progress.seconds:5.0f} s] {line}", markup=False, highlight=False, soft_wrap=True)
+            self._print(progress.seconds, line)
+        elif progress.seconds - self._last_seconds >= REPORT_SECONDS:
+            self._print(progress.seconds, _waiting_line(progress))
+
+    def _print(self, seconds: float, line: str) -> None:
+        self._last_seconds = seconds
+        self.console.print(f"[{seconds:5.0f} s] {line}", markup=False, highlight=False, soft_wrap=True)
 
     def _picture(self, progress: Progress) -> Group:
         head = Text(f"TESTNET  {progress.seconds:.0f} s  {summary_line(progress)}", style="bold cyan")
-        return Group(head, self._workers(progress.tally), _steps(progress), Text(progress.waiting, style="dim"))
+        waiting = Text(_waiting_line(progress), style="dim")
+        return Group(head, self._workers(progress.tally), _steps(progress), waiting)
 
     def _workers(self, tally: Tally) -> Table:
         table = Table(box=None, pad_edge=False)
@@ -99,6 +109,10 @@ def summary_line(progress: Progress) -> str:
         f"step {tally.step}/{progress.num_steps}  weights v{version}{reward}  accepted {tally.accepted}"
         f"  rejected {tally.rejected}{reasons}  slashed {len(tally.slashed)}  epoch {tally.epochs}"
     )
+
+
+def _waiting_line(progress: Progress) -> str:
+    return f"waiting for {progress.waiting} since {progress.waiting_seconds:.0f} s"
 
 
 def _steps(progress: Progress) -> Table:

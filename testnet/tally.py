@@ -15,8 +15,12 @@ from protocol.api import LogEntry
 
 @dataclass
 class NodeTally:
-    """One worker's submissions."""
+    """One worker's tasks and submissions."""
 
+    working: set[str] = field(default_factory=set)
+    """Ids of tasks that are leased and neither handed in nor given up."""
+    unsettled: set[str] = field(default_factory=set)
+    """Ids of tasks whose submission is still to be judged."""
     received: int = 0
     accepted: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
@@ -34,12 +38,14 @@ class Tally:
     step: int = 0
     policy_version: int | None = None
     epochs: int = 0
+    batches: int = 0
+    """Batches that the trainer was given, the one it works on included."""
     leased: int = 0
     expired: int = 0
     slashed: dict[str, int] = field(default_factory=dict)
     """Amount in base units by provider."""
     accused: set[str] = field(default_factory=set)
-    """Submission ids with a case on chain."""
+    """Providers with a case on chain."""
     accepted_ids: list[str] = field(default_factory=list)
     rejected_ids: dict[str, str] = field(default_factory=dict)
     """Reason by submission id."""
@@ -57,6 +63,16 @@ class Tally:
     def rejected_by_reason(self) -> dict[str, int]:
         return dict(sum((node.rejected for node in self.nodes.values()), Counter[str]()))
 
+    @property
+    def working(self) -> int:
+        """Tasks that some worker has at hand."""
+        return sum(len(node.working) for node in self.nodes.values())
+
+    @property
+    def unsettled(self) -> int:
+        """Submissions that are still to be judged."""
+        return sum(len(node.unsettled) for node in self.nodes.values())
+
     def node(self, address: str) -> NodeTally:
         return self.nodes.setdefault(address, NodeTally())
 
@@ -67,14 +83,34 @@ class Tally:
             handler(self, entry.subject, entry.event["time"], entry.event["data"])
 
 
+def _leased(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:
+    tally.leased += 1
+    tally.node(data["node"]).working.add(subject)
+
+
+def _ended(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:
+    node = tally.node(data["node"])
+    node.working.discard(subject)
+    node.unsettled.discard(subject)
+
+
+def _expired(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:
+    tally.expired += 1
+    _ended(tally, subject, time, data)
+
+
 def _received(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:
-    tally.node(data["node"]).received += 1
+    node = tally.node(data["node"])
+    node.received += 1
+    node.working.discard(data["task_id"])
+    node.unsettled.add(data["task_id"])
 
 
 def _accepted(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:
     node = tally.node(data["node"])
     node.accepted += 1
     node.settled += 1
+    node.unsettled.discard(data["task_id"])
     node.earned_wei += int(data["amount_wei"])
     tally.accepted_ids.append(subject)
 
@@ -85,6 +121,7 @@ def _rejected(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> No
     if node.settled == 0:
         node.first_reason = data["reason"]
     node.settled += 1
+    node.unsettled.discard(data["task_id"])
     tally.rejected_ids[subject] = data["reason"]
 
 
@@ -95,7 +132,7 @@ def _slashed(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> Non
 
 
 def _accused(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:
-    tally.accused.add(data["arguments"]["submission_id"])
+    tally.accused.add(data["arguments"]["provider"])
 
 
 def _consumed(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:
@@ -106,11 +143,12 @@ def _announced(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> N
     tally.policy_version = max(tally.policy_version or 0, int(data["policy_version"]))
 
 
-def _counts(name: str) -> Callable[[Tally, str, int, dict[str, Any]], None]:
-    def count(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:
-        setattr(tally, name, getattr(tally, name) + 1)
+def _closed(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:
+    tally.epochs += 1
 
-    return count
+
+def _batched(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:
+    tally.batches += 1
 
 
 _HANDLERS: dict[str, Callable[[Tally, str, int, dict[str, Any]], None]] = {
@@ -121,7 +159,10 @@ _HANDLERS: dict[str, Callable[[Tally, str, int, dict[str, Any]], None]] = {
     "chain.Accused": _accused,
     "batch.consumed": _consumed,
     "weights.announced": _announced,
-    "epoch.closed": _counts("epochs"),
-    "task.leased": _counts("leased"),
-    "task.expired": _counts("expired"),
+    "batch.leased": _batched,
+    "epoch.closed": _closed,
+    "task.leased": _leased,
+    "task.expired": _expired,
+    "task.abandoned": _ended,
+    "task.reorged": _ended,
 }

@@ -56,6 +56,7 @@ class NodeProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                process_group=0,  # Ctrl-C in the terminal is its parent's to handle
                 env=dict(environment) if environment is not None else None,
                 preexec_fn=die_with_parent,
             )
