@@ -86,7 +86,7 @@ OWN = {
         "credits_owed_wei": "Earned and not claimed, base units.",
         "audit": "`ok` or `failed`: `audit verify` of the first accepted and each slashed submission, `audit money`.",
         "trusted_head": "The anchored log head that the kept bundles lead to, as `EPOCH:SIZE:ROOT`.",
-        "audited": "What was audited.",
+        "audited": "Submissions whose every claim was checked, and whose bundles are kept.",
         "first_accept_seconds": "From the start to the first accepted submission.",
         "wall_seconds": "Of the whole run.",
         "run_dir": "The run folder.",

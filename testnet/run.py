@@ -21,7 +21,7 @@ from protocol.chain.client import ChainClient
 from protocol.chain.rpc import JsonRpc
 from protocol.client import CoordinatorClient
 from protocol.clock import Clock
-from protocol.errors import ProofpoolError
+from protocol.errors import ChainError, ProofpoolError
 from testnet import genesis, profile, roles
 from testnet.accounts import Accounts, Provider
 from testnet.chain.node import start_node
@@ -32,6 +32,7 @@ from testnet.ports import Ports
 from testnet.process import Process, stop_all
 from testnet.rules import model_hash, testnet_rules, write_rules
 from testnet.table import Progress
+from testnet.transactions import check_ticking
 from testnet.waiting import Awaited, awaited
 
 CHAIN_ID = 31337
@@ -81,8 +82,7 @@ class Run:
             self._start_the_others()
         if self.has_trained:
             self._stop_workers()
-        for process in self.processes.values():
-            process.check()
+        self._check_processes()
 
     def run_until_done(self, watch: Callable[[Progress], None] = lambda progress: None) -> None:
         """Turn until done or out of time; `watch` sees each turn."""
@@ -136,6 +136,7 @@ class Run:
         self._ends.callback(rpc.close)
         chain = ChainClient(rpc, CHAIN_ID)
         chain.check_chain()
+        check_ticking(chain, self.clock)
         self.genesis = genesis.create(
             chain, self.clock, self.accounts, self.rules, model_hash(self.plan.base_model), self.plan
         )
@@ -150,6 +151,13 @@ class Run:
             *(roles.verifier(self.site, validator) for validator in self.accounts.validators),
         ]
         return {process.name: process for process in prepared}
+
+    def _check_processes(self) -> None:
+        """Raises ProofpoolError where one has ended that should be up."""
+        if self.node.process is not None and not self.node.process.is_running():
+            raise ChainError("the local chain has ended", self.node.name, f"read the logs in {self.run_dir / 'chain'}")
+        for process in self.processes.values():
+            process.check()
 
     def _start_the_others(self) -> None:
         for process in self.processes.values():

@@ -22,6 +22,8 @@ TIP_WEI = GWEI
 MAX_FEE_WEI = 100 * GWEI
 POLL_SECONDS = 0.05
 DEADLINE_SECONDS = 60.0
+BLOCK_SECONDS = 15.0
+"""How long a chain that ticks may take for a block."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,19 @@ def send_together(client: ChainClient, clock: Clock, calls: Iterable[Call]) -> l
         nonces[address] = nonce + 1
         sent.append(signed)
     return [_wait(client, clock, signed) for signed in sent]
+
+
+def check_ticking(client: ChainClient, clock: Clock) -> None:
+    """Time on chain goes on without transactions. Raises ChainError where no block comes by itself."""
+    never, started, first = threading.Event(), clock.now(), client.head().number
+    while client.head().number == first:
+        if clock.now() - started > BLOCK_SECONDS:
+            raise ChainError(
+                "the chain makes no blocks by itself",
+                f"still at block {first} after {BLOCK_SECONDS:.0f} s",
+                "start it with a block time, such as `anvil --block-time 1`",
+            )
+        clock.wait(never, POLL_SECONDS)
 
 
 def _wait(client: ChainClient, clock: Clock, signed: SignedTransaction) -> Receipt:

@@ -1,0 +1,46 @@
+"""A stage says what it does at its start, and again while it lasts."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import pytest
+from rich.console import Console
+
+from testnet.stage import stage
+
+
+class Steps:
+    """Time that goes on by a wait, `num_waits` times; then waits last until they are stopped."""
+
+    def __init__(self, num_waits: int) -> None:
+        self.seconds = 0.0
+        self.left = num_waits
+        self.is_through = threading.Event()
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        if self.left == 0:
+            self.is_through.set()
+            return stop.wait()
+        self.left -= 1
+        self.seconds += seconds
+        return False
+
+
+def test_a_long_stage_is_never_silent() -> None:
+    clock, out = Steps(2), io.StringIO()
+    with stage("audit", Console(file=out), clock):
+        assert clock.is_through.wait(10)
+    assert out.getvalue().splitlines() == ["audit …", "waiting for audit since 30 s", "waiting for audit since 60 s"]
+
+
+def test_a_stage_that_fails_goes_silent_and_lets_the_error_pass() -> None:
+    clock, out = Steps(0), io.StringIO()
+    with pytest.raises(KeyError), stage("audit", Console(file=out), clock):
+        raise KeyError
+    assert out.getvalue().splitlines() == ["audit …"]
+    assert not [thread for thread in threading.enumerate() if "_repeat" in thread.name]
