@@ -37,12 +37,16 @@ class Weights:
         self._client = client
         self._http = http
         self._num_kept = num_kept
+        self._checked: set[int] = set()
         self._models: OrderedDict[int, CausalLM] = OrderedDict()
 
     def fetch(self, policy_version: int) -> Path:
-        """The version's folder. Raises Unreachable, ShardCorrupt, or VerificationFailed for another manifest."""
+        """The version's folder. Raises Unreachable, ShardCorrupt, or VerificationFailed for another manifest.
+
+        What an earlier process left is checked once, byte by byte: honest work mustn't be held against damaged weights.
+        """
         folder = version_folder(self._folder, policy_version)
-        if folder.exists():
+        if policy_version in self._checked and folder.exists():
             return folder
         record = self._chain.version(policy_version)
         release = self._client.weights(policy_version).release.check(self._chain.record().trainer, self._chain.domain)
@@ -53,6 +57,7 @@ class Weights:
                 f"manifest {release.manifest_hash}, on chain {record.manifest_hash}",
             )
         fetched = fetch_version(self._http, self._client.pool().shardcast_urls, release, self._folder)
+        self._checked.add(policy_version)
         self._discard_old(policy_version)
         return fetched
 

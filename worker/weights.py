@@ -35,7 +35,8 @@ class Weights:
         self._num_kept = num_kept
         self._membership = membership
         self._http = http
-        self._fetching = threading.Lock()
+        self._fetching: dict[int, threading.Lock] = {}
+        self._checked: set[int] = set()
         folder.mkdir(parents=True, exist_ok=True)
 
     def newest(self) -> int | None:
@@ -50,14 +51,18 @@ class Weights:
             get_logger().info("weights.fetched", policy_version=pool.policy_version)
 
     def fetch(self, policy_version: int) -> Path:
-        """The folder of a version, fetched if need be. Raises Unreachable, Rejected or VerificationFailed."""
+        """The folder of a version, fetched if need be. Raises Unreachable, Rejected or VerificationFailed.
+
+        What an earlier process left is checked once, byte by byte: work on damaged weights would be slashed.
+        """
         folder = version_folder(self._folder, policy_version)
-        if folder.exists():
-            return folder
-        with self._fetching:
-            release = self._release(policy_version)
-            urls = self._membership.coordinator.pool().shardcast_urls
-            return fetch_version(self._http, urls, release, self._folder)
+        # A lock a version: the loop doesn't wait for a newer one that the follower is fetching.
+        with self._fetching.setdefault(policy_version, threading.Lock()):
+            if policy_version not in self._checked or not folder.exists():
+                urls = self._membership.coordinator.pool().shardcast_urls
+                fetch_version(self._http, urls, self._release(policy_version), self._folder)
+                self._checked.add(policy_version)
+        return folder
 
     def prune(self, in_use: int) -> None:
         """Delete all but the newest versions and the one in use."""

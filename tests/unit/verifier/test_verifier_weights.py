@@ -100,3 +100,15 @@ def test_the_oldest_versions_make_room(origin: Origin, weights: Weights) -> None
         origin.release(version)
         folders.append(weights.fetch(version))
     assert [folder.exists() for folder in folders] == [False, False, True, True]
+
+
+def test_damaged_weights_of_an_earlier_process_judge_nobody(origin: Origin, weights: Weights, tmp_path: Path) -> None:
+    origin.release(0)
+    file = weights.fetch(0) / "model.safetensors"
+    good = file.read_bytes()
+    file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    chain: Any = origin.chain
+    client: Any = origin
+    with httpx.Client(transport=httpx.MockTransport(origin.answer)) as http:
+        restarted = Weights(tmp_path / "weights", chain, client, http, num_kept=2)
+        assert (restarted.fetch(0) / "model.safetensors").read_bytes() == good

@@ -88,3 +88,14 @@ def test_a_missing_version_is_unreachable(make_worker: MakeWorker, pool: Any) ->
     (pool.origin / "versions" / "0" / "manifest.json").unlink()
     with pytest.raises(Unreachable):
         weights.follow()
+
+
+def test_damaged_weights_of_an_earlier_process_are_never_used(make_worker: MakeWorker, pool: Any) -> None:
+    file = make_worker().weights.fetch(0) / "model.safetensors"
+    good = file.read_bytes()
+    file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    restarted = make_worker(follow=False)
+    assert (restarted.weights.fetch(0) / "model.safetensors").read_bytes() == good
+    pool.requests.clear()
+    restarted.weights.fetch(0)
+    assert pool.requests == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gzip
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -10,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable
-from protocol.shardcast.client import fetch_version
+from protocol.shardcast.client import GRACE_SECONDS, MANIFEST_FILE, fetch_version
 from protocol.shardcast.manifest import Manifest
 from protocol.shardcast.origin import keep_newest, publish
 from protocol.shardcast.server import create_app
@@ -31,6 +33,31 @@ def checkpoint(tmp_path: Path) -> Path:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "origin"
+
+
+class StandingClock:
+    """Time that only moves when a test moves it."""
+
+    seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        return stop.is_set()
+
+
+class Trickle(httpx.SyncByteStream):
+    """A body of which a byte comes every so often."""
+
+    def __init__(self, data: bytes, clock: StandingClock) -> None:
+        self._data = data
+        self._clock = clock
+
+    def __iter__(self) -> Iterator[bytes]:
+        for index in range(len(self._data)):
+            self._clock.seconds += GRACE_SECONDS / 3
+            yield self._data[index : index + 1]
 
 
 def release_of(manifest: Manifest) -> WeightsRelease:
@@ -57,7 +84,8 @@ def test_a_fetched_version_has_the_bytes_of_the_checkpoint(checkpoint: Path, roo
     folder = fetch_version(
         serving(root), [URL], release_of(manifest), tmp_path / "worker", lambda done, total: seen.append((done, total))
     )
-    assert {f.name: f.read_bytes() for f in folder.iterdir()} == {f.name: f.read_bytes() for f in checkpoint.iterdir()}
+    fetched = {f.name: f.read_bytes() for f in folder.iterdir() if f.name != MANIFEST_FILE}
+    assert fetched == {f.name: f.read_bytes() for f in checkpoint.iterdir()}
     assert folder.name == "v3"
     assert seen[-1] == (manifest.num_bytes, manifest.num_bytes)
 
@@ -114,6 +142,61 @@ def test_shards_that_were_checked_are_not_fetched_again(checkpoint: Path, root: 
         tmp_path / "worker",
     )
     assert [path.rpartition("/")[2] for path in fetched] == ["manifest.json", str(len(manifest.shards) - 1)]
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "grow", "remove", "manifest"])
+def test_a_folder_that_the_disk_has_damaged_is_fetched_anew(
+    checkpoint: Path, root: Path, tmp_path: Path, damage: str
+) -> None:
+    release = release_of(publish(checkpoint, root, 1, 0, shard_bytes=1000))
+    folder = fetch_version(serving(root), [URL], release, tmp_path / "worker")
+    assert fetch_version(serving(tmp_path / "nothing"), [URL], release, tmp_path / "worker") == folder
+    good = (checkpoint / "model.safetensors").read_bytes()
+    file = folder / (MANIFEST_FILE if damage == "manifest" else "model.safetensors")
+    if damage == "remove":
+        file.unlink()
+    else:
+        spoilt = {"flip": good[:-1] + b"\0", "cut": good[:-1], "grow": good + b"\0", "manifest": b"{}"}
+        file.write_bytes(spoilt[damage])
+    assert fetch_version(serving(root), [URL], release, tmp_path / "worker") == folder
+    assert (folder / "model.safetensors").read_bytes() == good
+
+
+def test_a_body_that_unfolds_is_not_unfolded(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    manifest = publish(checkpoint, root, 1, 0, shard_bytes=1000)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        data = gzip.compress((root / request.url.path.lstrip("/")).read_bytes())
+        return httpx.Response(200, content=data, headers={"content-encoding": "gzip"})
+
+    with pytest.raises(ShardCorrupt, match="encoded body"):
+        http = httpx.Client(transport=httpx.MockTransport(answer))
+        fetch_version(http, [URL], release_of(manifest), tmp_path / "worker")
+
+
+def test_a_server_that_trickles_is_left(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    """Each byte comes in time for the timeout of a read, and the whole never."""
+    manifest, clock = publish(checkpoint, root, 1, 0, shard_bytes=1000), StandingClock()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        data = (root / request.url.path.lstrip("/")).read_bytes()
+        if request.url.host == "honest":
+            return httpx.Response(200, content=data)
+        return httpx.Response(200, stream=Trickle(data, clock))
+
+    http = httpx.Client(transport=httpx.MockTransport(answer))
+    urls = ["http://slow", "http://honest"]
+    folder = fetch_version(http, urls, release_of(manifest), tmp_path / "worker", clock=clock)
+    assert (folder / "config.json").read_bytes() == b"{}"
+    with pytest.raises(Unreachable, match="bytes only"):
+        fetch_version(http, urls[:1], release_of(manifest), tmp_path / "another", clock=clock)
+
+
+def test_a_server_that_redirects_or_talks_nonsense_is_left(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    manifest = publish(checkpoint, root, 1, 0, shard_bytes=1000)
+    http = httpx.Client(transport=httpx.MockTransport(lambda r: httpx.Response(302, headers={"location": str(r.url)})))
+    with pytest.raises(Unreachable):
+        fetch_version(http, [URL, "http://[::1"], release_of(manifest), tmp_path / "worker")
 
 
 def test_no_server_at_all_is_unreachable(checkpoint: Path, root: Path, tmp_path: Path) -> None:
