@@ -76,6 +76,7 @@ OWN = {
         "rejected_by_reason": "Counts by reason.",
         "honest_rejected": "Rejected submissions of honest workers; must be 0.",
         "expired": "Leases that ended without a submission.",
+        "restarted": "Processes that were killed and started again, in order.",
         "slashed": "Addresses of slashed providers.",
         "cheaters": "Addresses of the providers of cheating workers.",
         "reward_first": "Pass rate of version 0 on 1,024 held-back problems, 0 to 1.",

@@ -19,6 +19,8 @@ from protocol.errors import ProofpoolError
 
 PR_SET_PDEATHSIG = 1
 ERROR = "error: "
+MOST_RESTARTS = 8
+"""Killed more often than that, a process has no chance on this machine."""
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -73,6 +75,17 @@ class Process:
 
     def is_running(self) -> bool:
         return self._child is not None and self._child.poll() is None
+
+    def revive(self) -> bool:
+        """Start it again where somebody else has killed it; whether that was so."""
+        if self._child is None or self._is_stopping or (self._child.poll() or 0) >= 0:
+            return False
+        if self.restarts >= MOST_RESTARTS:
+            raise ProofpoolError(
+                f"{self.name} was killed again", f"signal {-self._child.returncode}", "is there enough memory?"
+            )
+        self.start()
+        return True
 
     def check(self) -> None:
         """Raises ProofpoolError, with its last words, where the process has ended without being asked to."""

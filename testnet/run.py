@@ -51,6 +51,8 @@ class Run:
         self.processes: dict[str, Process] = {}
         self.first_accept_seconds: float | None = None
         """From the start to the first acceptance, by the observer's own clock."""
+        self.restarted: list[str] = []
+        """Processes that somebody killed, in order."""
         self.started = clock.now()
         self._awaited = Awaited(clock)
         self._ends = ExitStack()
@@ -119,7 +121,15 @@ class Run:
         tally = self.observer.tally
         what = awaited(tally, self.plan.num_steps, [cheater.name for cheater in self._unslashed])
         since = self._awaited.since(what)
-        return Progress(tally, self.plan.num_steps, self.seconds, list(self.observer.figures), what, since)
+        return Progress(
+            tally=tally,
+            num_steps=self.plan.num_steps,
+            seconds=self.seconds,
+            figures=list(self.observer.figures),
+            waiting=what,
+            waiting_seconds=since,
+            restarted=list(self.restarted),
+        )
 
     @property
     def _unslashed(self) -> list[Provider]:
@@ -153,10 +163,12 @@ class Run:
         return {process.name: process for process in prepared}
 
     def _check_processes(self) -> None:
-        """Raises ProofpoolError where one has ended that should be up."""
+        """Start again what was killed. Raises ProofpoolError where one has ended that should be up."""
         if self.node.process is not None and not self.node.process.is_running():
             raise ChainError("the local chain has ended", self.node.name, f"read the logs in {self.run_dir / 'chain'}")
         for process in self.processes.values():
+            if process.revive():
+                self.restarted.append(process.name)
             process.check()
 
     def _start_the_others(self) -> None:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from rich.console import Console
-from rich.table import Table
 
 from protocol.signing import checksummed
 from testnet.closing import Findings
@@ -37,6 +35,7 @@ class Summary(BaseModel):
     rejected_by_reason: dict[str, int]
     honest_rejected: int
     expired: int
+    restarted: list[str]
     slashed: list[str]
     cheaters: list[str]
     reward_first: float
@@ -85,6 +84,7 @@ def summarise(run: Run, findings: Findings, rates: list[float], wall_seconds: fl
         rejected_by_reason=tally.rejected_by_reason,
         honest_rejected=honest_rejected,
         expired=tally.expired,
+        restarted=list(run.restarted),
         slashed=list(findings.slashed),
         cheaters=cheaters,
         reward_first=rates[0],
@@ -105,10 +105,7 @@ def summarise(run: Run, findings: Findings, rates: list[float], wall_seconds: fl
 
 def print_summary(summary: Summary, console: Console) -> None:
     """For people."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in _rows(summary):
-        table.add_row(name, str(value))
-    console.print(table)
+    print_lines(("", *(f"{name:<15} {value}" for name, value in _rows(summary))), console)
     for name, holds in summary.checks.items():
         console.print(f"{'✓' if holds else '✗'} {name}", style="green" if holds else "bold red")
     console.print("\nCheck it again, with nothing running:")
@@ -121,7 +118,7 @@ def print_lines(lines: Iterable[str], console: Console) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _rows(summary: Summary) -> list[tuple[str, Any]]:
+def _rows(summary: Summary) -> list[tuple[str, str]]:
     reasons = ", ".join(f"{count} {reason}" for reason, count in summary.rejected_by_reason.items())
     return [
         ("pass rate", f"{summary.reward_first:.3f} -> {summary.reward_last:.3f} on 1,024 held-back problems"),

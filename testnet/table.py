@@ -40,6 +40,8 @@ class Progress:
     figures: list[Mapping[str, Any]] = field(default_factory=list)
     waiting: str = ""
     waiting_seconds: float = 0.0
+    restarted: list[str] = field(default_factory=list)
+    """Processes that were killed and started again."""
 
 
 class RunTable:
@@ -51,6 +53,7 @@ class RunTable:
         self._live = Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
         self._last_line = ""
         self._last_seconds = 0.0
+        self._num_restarted = 0
 
     def __enter__(self) -> RunTable:
         if self._live:
@@ -62,6 +65,9 @@ class RunTable:
             self._live.stop()
 
     def update(self, progress: Progress) -> None:
+        for name in progress.restarted[self._num_restarted :]:
+            self._print(progress.seconds, f"{name} was killed, and is started again")
+        self._num_restarted = len(progress.restarted)
         if self._live:
             self._live.update(self._picture(progress), refresh=True)
             return

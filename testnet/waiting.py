@@ -26,7 +26,7 @@ def awaited(tally: Tally, num_steps: int, unslashed: Collection[str]) -> str:
         return "verdicts on the last submissions"
     if unslashed:
         return f"the slash of {', '.join(unslashed)}: a provider has time to appeal"
-    return "nothing"
+    return "nothing more"
 
 
 class Awaited:

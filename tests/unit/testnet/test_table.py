@@ -46,6 +46,17 @@ def test_what_is_waited_for_is_told_at_once() -> None:
     assert out.getvalue().splitlines()[1].endswith("waiting for groups")
 
 
+def test_a_kill_is_told_once() -> None:
+    out = io.StringIO()
+    with RunTable(WORKERS, out) as table:
+        for names in ([], ["worker-0"], ["worker-0"], ["worker-0", "trainer"]):
+            seen = progress()
+            seen.restarted = names
+            table.update(seen)
+    told = [line for line in out.getvalue().splitlines() if "was killed" in line]
+    assert [line.split()[3] for line in told] == ["worker-0", "trainer"]
+
+
 def test_the_picture_names_each_worker_and_what_it_is() -> None:
     table = RunTable(WORKERS, io.StringIO())
     table.console.print(table._picture(progress()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -44,6 +45,36 @@ def test_a_process_that_ends_by_itself_is_an_error_with_its_last_words(tmp_path:
     wait_until(lambda: not process.is_running())
     with pytest.raises(ProofpoolError, match=r"exit code 9.*last words"):
         process.check()
+
+
+def test_only_what_somebody_else_killed_is_revived(tmp_path: Path) -> None:
+    process = Process("sleeper", SLEEPER, tmp_path / "log")
+    assert not process.revive()
+    process.start()
+    assert not process.revive()
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    wait_until(lambda: not process.is_running())
+    assert process.revive()
+    assert (process.is_running(), process.restarts) == (True, 1)
+    process.kill()
+    assert not process.revive()
+
+    ended = Process("ended", [sys.executable, "-c", "raise SystemExit(1)"], tmp_path / "other")
+    ended.start()
+    wait_until(lambda: not ended.is_running())
+    assert not ended.revive()
+
+
+def test_a_process_that_is_killed_again_and_again_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testnet.process.MOST_RESTARTS", 0)
+    process = Process("sleeper", SLEEPER, tmp_path / "log")
+    process.start()
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    wait_until(lambda: not process.is_running())
+    with pytest.raises(ProofpoolError, match="killed again.*signal 9"):
+        process.revive()
 
 
 def test_an_error_in_three_lines_is_told_in_one(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ SUMMARY = Summary(
     rejected_by_reason={"toploc_mismatch": 2},
     honest_rejected=0,
     expired=0,
+    restarted=[],
     slashed=["0x" + "0a" * 20],
     cheaters=["0x" + "0a" * 20],
     reward_first=0.4,

@@ -44,7 +44,7 @@ def test_every_stage_has_its_words() -> None:
         "workers to finish the tasks at hand",
         "verdicts on the last submissions",
         "the slash of worker-3: a provider has time to appeal",
-        "nothing",
+        "nothing more",
     ]
 
 
