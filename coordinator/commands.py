@@ -27,10 +27,11 @@ def migrate(config: ConfigFile = None) -> None:
     from coordinator.db.engine import open_engine
     from coordinator.db.migrate import migrate as apply_steps
     from protocol.config import load_config
+    from protocol.lock import FolderLock
 
     settings = load_config(CoordinatorConfig, "coordinator", config)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
-    apply_steps(open_engine(settings.resolved_database_url))
+    with FolderLock(settings.data_dir, "coordinator"):
+        apply_steps(open_engine(settings.resolved_database_url))
 
 
 @app.command()

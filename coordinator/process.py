@@ -28,6 +28,7 @@ from protocol.clock import Clock, SystemClock
 from protocol.config import load_config, write_resolved
 from protocol.errors import NotEligible, ProofpoolError
 from protocol.keystore import load_signer
+from protocol.lock import FolderLock
 from protocol.telemetry import configure_logging, get_logger
 
 BACKLOG = 512
@@ -38,7 +39,13 @@ def run_coordinator(file: Path | None) -> None:
     """`proofpool coordinator serve`."""
     config = load_config(CoordinatorConfig, "coordinator", file)
     configure_logging("coordinator", config.log_format)
-    write_resolved(config, config.data_dir)
+    with FolderLock(config.data_dir, "coordinator"):
+        write_resolved(config, config.data_dir)
+        _serve(config)
+
+
+def _serve(config: CoordinatorConfig) -> None:
+    """Server and loop, until a signal. Raises ProofpoolError where the loop fails."""
     coordinator = build_coordinator(config, SystemClock())
     index_chain(coordinator)
     check_role(coordinator)

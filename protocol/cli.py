@@ -80,6 +80,11 @@ def run(arguments: list[str]) -> int:
             raise
         _print_error(error)
         return error.exit_code
+    except OSError as error:  # a disk, a folder or a permission: nothing that a traceback would explain
+        if "--debug" in arguments:
+            raise
+        _print_error(ProofpoolError("this machine refused", str(error), "check the path, its permissions, the disk"))
+        return ProofpoolError.exit_code
     except USAGE_ERROR as error:
         error.show()
         return 2

@@ -64,6 +64,10 @@ def _from_toml(file: Path) -> dict[str, Any]:
         raise ConfigError(
             "there is no such configuration file", str(file), "give --config an existing TOML file"
         ) from error
+    except OSError as error:
+        raise ConfigError(
+            "a configuration file can't be read", f"{file}: {error.strerror}", "check the path"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError("a configuration file isn't TOML", f"{file}: {error}", "mend it at that line") from error
 

@@ -21,6 +21,7 @@ from protocol.errors import NotEligible
 from protocol.forward import CausalLM
 from protocol.http import RequestSigner
 from protocol.keystore import load_signer
+from protocol.lock import FolderLock
 from protocol.signals import stop_on_signals
 from protocol.signing import Signer
 from protocol.telemetry import configure_logging
@@ -37,11 +38,12 @@ def run_trainer(file: Path | None, num_steps: int | None) -> None:
     """`proofpool trainer run`."""
     config = load_config(TrainerConfig, "trainer", file, flags={"num_steps": num_steps})
     configure_logging("trainer", config.log_format)
-    write_resolved(config, config.data_dir)
     torch.set_num_threads(config.num_threads)
     torch.manual_seed(config.seed)
     stop = stop_on_signals("trainer")
-    build_trainer(config, SystemClock(), stop).run(config.num_steps)
+    with FolderLock(config.data_dir, "trainer"):
+        write_resolved(config, config.data_dir)
+        build_trainer(config, SystemClock(), stop).run(config.num_steps)
 
 
 def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) -> Trainer:

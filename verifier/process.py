@@ -18,6 +18,7 @@ from protocol.clock import Clock, SystemClock
 from protocol.config import write_resolved
 from protocol.http import RequestSigner
 from protocol.keystore import load_signer
+from protocol.lock import FolderLock
 from protocol.signals import stop_on_signals
 from protocol.signing import Signer
 from protocol.telemetry import configure_logging, get_logger
@@ -40,12 +41,13 @@ WEIGHTS_TIMEOUT_SECONDS = 60.0
 def run_verifier(config: VerifierConfig) -> None:
     """`proofpool verifier run`."""
     configure_logging("verifier", config.log_format)
-    write_resolved(config, config.data_dir)
-    stop, clock = stop_on_signals("verifier"), SystemClock()
-    verifier = connect_verifier(config, clock, stop)
-    if verifier is not None:
-        get_logger().info("verifier.started", validator=verifier.validator, num_epochs=verifier.history.num_epochs)
-        verifier.run(stop, config.loop_seconds)
+    with FolderLock(config.data_dir, "verifier"):
+        write_resolved(config, config.data_dir)
+        stop, clock = stop_on_signals("verifier"), SystemClock()
+        verifier = connect_verifier(config, clock, stop)
+        if verifier is not None:
+            get_logger().info("verifier.started", validator=verifier.validator, num_epochs=verifier.history.num_epochs)
+            verifier.run(stop, config.loop_seconds)
 
 
 def connect_verifier(config: VerifierConfig, clock: Clock, stop: threading.Event) -> Verifier | None:

@@ -9,13 +9,13 @@ In: `data_dir`. Out: `WorkerFolder` with leases and outbox open. Raises ConfigEr
 
 from __future__ import annotations
 
-import fcntl
 from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.canonical import canonical_json
 from protocol.errors import ConfigError
 from protocol.files import write_atomically
+from protocol.lock import FolderLock
 from protocol.signing import SigningDomain
 from worker.leases import Leases
 from worker.outbox import Outbox
@@ -25,9 +25,7 @@ class WorkerFolder:
     """Example: `WorkerFolder(config.data_dir, node, pool_id, domain, give_up_seconds=3600)`."""
 
     def __init__(self, folder: Path, *, node: str, pool_id: int, domain: SigningDomain, give_up_seconds: float) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock = (folder / "lock").open("w")
-        self._take_lock(folder)
+        self._lock = FolderLock(folder, "worker")
         self._claim(folder, node, pool_id, domain)
         self.weights = folder / "weights"
         self.leases = Leases(folder / "leases", domain)
@@ -44,15 +42,6 @@ class WorkerFolder:
     def close(self) -> None:
         """Let another process use the folder."""
         self._lock.close()
-
-    def _take_lock(self, folder: Path) -> None:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self._lock.close()
-            raise ConfigError(
-                "another worker uses this data folder", str(folder), "stop it, or give this one a folder of its own"
-            ) from error
 
     def _claim(self, folder: Path, node: str, pool_id: int, domain: SigningDomain) -> None:
         """What lies in here is signed for one deployment: a new chain on the old folder would send old work."""

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from protocol.files import sync_folder, write_atomically
 from protocol.signing import SigningDomain
+from protocol.telemetry import get_logger
 from protocol.wire import Signed, Task
 
 
@@ -35,8 +38,18 @@ class Leases:
 
     def open(self) -> list[Signed[Task]]:
         """What is remembered, the earliest deadline first."""
-        found = [Signed[Task].model_validate_json(path.read_bytes()) for path in self._folder.glob("0x*.json")]
+        paths = sorted(self._folder.glob("0x*.json"))
+        found = [task for path in paths if (task := self._read(path)) is not None]
         return sorted(found, key=lambda task: (task.message.deadline, task.message.counter))
+
+    def _read(self, path: Path) -> Signed[Task] | None:
+        """The lease in `path`; a damaged one is dropped: the coordinator still knows it, and is asked for it."""
+        try:
+            return Signed[Task].model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            get_logger().warning("lease.unreadable", file=str(path), detail=error.errors()[0]["msg"])
+            path.unlink()
+            return None
 
     def _path(self, task: Signed[Task]) -> Path:
         return self._folder / f"{task.message.id(self._domain)}.json"

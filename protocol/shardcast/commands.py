@@ -19,11 +19,14 @@ def shardcast() -> None:
 def serve(
     root: Annotated[Path, typer.Argument(help="The folder that the origin publishes into.")],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8500,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8500,
 ) -> None:
     """Serve ROOT over HTTP until interrupted."""
+    import socket
+
     import uvicorn
 
     from protocol.shardcast.server import create_app
 
-    uvicorn.run(create_app(root), host=host, port=port, log_level="warning")
+    with socket.create_server((host, port)) as listener:
+        uvicorn.Server(uvicorn.Config(create_app(root), log_level="warning")).run([listener])

@@ -24,6 +24,7 @@ from coordinator.indexer import index_chain
 from protocol.bundle import ProofBundle
 from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.cli import run
+from protocol.errors import VerificationFailed
 from protocol.merkle.history import event_leaf_hash
 from protocol.reasons import Outcome, RejectReason
 from protocol.wire import Signed, Verdict
@@ -154,6 +155,12 @@ def test_a_bundle_alone_is_consistent_and_a_known_head_anchors_it(history: Histo
     assert known.result == "ok"
     wrong = verify_bundle(bundle, trusted_head(bundle, head.epoch, head.size, ELSEWHERE), history.paid)
     assert failed(wrong) == {"heads"}
+
+
+def test_a_bundle_of_a_pool_that_isnt_on_chain_is_no_network_problem(history: History) -> None:
+    elsewhere = history.bundle.chain.model_copy(update={"pool_id": 77})
+    with pytest.raises(VerificationFailed, match="isn't on chain"):
+        chain_ground(history.bundle.model_copy(update={"chain": elsewhere}), history.world.contracts)
 
 
 @pytest.mark.parametrize("leaf_too", [False, True])

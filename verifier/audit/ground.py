@@ -21,7 +21,7 @@ from protocol.bundle import (
 from protocol.chain.contracts import Contracts, Read
 from protocol.chain.pool import CaseState
 from protocol.draw import FOREVER
-from protocol.errors import UsageError
+from protocol.errors import TransactionReverted, UsageError, VerificationFailed
 from protocol.wire import ZERO_HASH
 from verifier.audit.step import StillOpen, Values, must_equal
 
@@ -64,8 +64,14 @@ def parse_head(text: str) -> tuple[int, int, str]:
 
 
 def chain_ground(bundle: ProofBundle, contracts: Contracts) -> Ground:
-    """The chain's own answers to everything that the bundle claims."""
-    facts = read_facts(bundle, contracts)
+    """The chain's own answers to everything that the bundle claims.
+
+    Raises VerificationFailed where it speaks of a pool or a version that the chain has never had.
+    """
+    try:
+        facts = read_facts(bundle, contracts)
+    except TransactionReverted as error:
+        raise VerificationFailed("the bundle speaks of what isn't on chain", str(error)) from error
     block = contracts.client.head().number
     heads = {head.epoch: (head.size, head.root) for head in facts.heads}
     anchor = f"chain {facts.chain_id}, Ledger {facts.contracts.ledger}, block {block}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +89,29 @@ def test_doctor_names_a_package_that_is_not_ours(monkeypatch: pytest.MonkeyPatch
     wrong = [finding for finding in doctor.findings() if finding.status == "error"]
     assert [finding.check for finding in wrong] == ["package json"]
     assert "fresh virtual environment" in wrong[0].fix
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["coordinator", "serve", "--config", "FOLDER"], 2),
+        (["worker", "run", "--config", "FOLDER/none.toml"], 2),
+        (["shardcast", "serve", "FOLDER", "--port", "99999"], 2),
+        (["shardcast", "serve", "FOLDER", "--host", "300.1.1.1"], 1),
+        (["shardcast", "serve", "FOLDER/file/below"], 1),
+        (["audit", "verify", "0x12", "--bundle", "FOLDER"], 2),
+    ],
+)
+def test_paths_and_addresses_that_cant_be_used_are_no_traceback(
+    arguments: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    assert cli.run([argument.replace("FOLDER", str(tmp_path)) for argument in arguments]) == code
+    said = capsys.readouterr().err
+    assert said and "Traceback" not in said
+
+
+def test_debug_shows_what_the_machine_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(OSError):
+        cli.run(["--debug", "shardcast", "serve", str(tmp_path / "file" / "below")])

@@ -161,6 +161,25 @@ def test_a_lease_whose_answer_got_lost_is_taken_up(make_worker: MakeWorker, pool
     assert len(pool.tasks) == 2
 
 
+@pytest.mark.parametrize("damage", [b"", b"{}", b"\xff" * 40])
+def test_a_lease_that_the_disk_has_damaged_is_asked_for_again(
+    make_worker: MakeWorker, pool: Any, tmp_path: Path, damage: bytes
+) -> None:
+    worker = make_worker()
+
+    def die(*arguments: Any) -> Any:
+        raise Killed
+
+    worker.rollouts_of = die  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        worker.turn()
+    (lease,) = (tmp_path / "data" / "leases").glob("0x*.json")
+    lease.write_bytes(damage)
+    make_worker().turn()
+    assert only(pool)[0].submission.message.counter == 0
+    assert len(pool.tasks) == 1
+
+
 def test_open_leases_are_asked_for_only_where_one_may_be_lost(make_worker: MakeWorker, pool: Any) -> None:
     worker = make_worker()
     for _ in range(3):
