@@ -24,13 +24,13 @@ def serve(config: ConfigFile = None) -> None:
 def migrate(config: ConfigFile = None) -> None:
     """Bring the database to the current schema."""
     from coordinator.config import CoordinatorConfig
-    from coordinator.db.engine import open_engine
+    from coordinator.db.engine import open_engine, usable_database
     from coordinator.db.migrate import migrate as apply_steps
     from protocol.config import load_config
     from protocol.lock import FolderLock
 
     settings = load_config(CoordinatorConfig, "coordinator", config)
-    with FolderLock(settings.data_dir, "coordinator"):
+    with FolderLock(settings.data_dir, "coordinator"), usable_database():
         apply_steps(open_engine(settings.resolved_database_url))
 
 

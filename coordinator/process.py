@@ -17,7 +17,7 @@ from coordinator.api.app import create_app
 from coordinator.blobs import BlobStore
 from coordinator.config import CoordinatorConfig
 from coordinator.context import Coordinator, Deployment
-from coordinator.db.engine import open_engine
+from coordinator.db.engine import open_engine, usable_database
 from coordinator.db.migrate import migrate
 from coordinator.indexer import index_chain
 from coordinator.loop import Loop
@@ -46,9 +46,10 @@ def run_coordinator(file: Path | None) -> None:
 
 def _serve(config: CoordinatorConfig) -> None:
     """Server and loop, until a signal. Raises ProofpoolError where the loop fails."""
-    coordinator = build_coordinator(config, SystemClock())
-    index_chain(coordinator)
-    check_role(coordinator)
+    with usable_database():
+        coordinator = build_coordinator(config, SystemClock())
+        index_chain(coordinator)
+        check_role(coordinator)
     with _listen(config) as listener:
         host, port = listener.getsockname()[:2]
         server = _server(coordinator, _names(host, port))

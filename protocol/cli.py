@@ -7,6 +7,7 @@ In: argv. Out: data on stdout, everything else on stderr, and an exit code (`pro
 from __future__ import annotations
 
 import importlib
+import sqlite3
 import sys
 from typing import Annotated, Any
 
@@ -80,10 +81,14 @@ def run(arguments: list[str]) -> int:
             raise
         _print_error(error)
         return error.exit_code
-    except OSError as error:  # a disk, a folder or a permission: nothing that a traceback would explain
+    except (OSError, sqlite3.Error) as error:  # a disk, a folder, a permission: nothing that a traceback would explain
         if "--debug" in arguments:
             raise
-        _print_error(ProofpoolError("this machine refused", str(error), "check the path, its permissions, the disk"))
+        _print_error(
+            ProofpoolError(
+                "this machine refused", str(error), "check the path, its permissions, the disk; restore what is damaged"
+            )
+        )
         return ProofpoolError.exit_code
     except USAGE_ERROR as error:
         error.show()

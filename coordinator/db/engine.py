@@ -6,9 +6,14 @@ transactions (`WRITES`) take the write lock at once, so that two of them never w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError
+
+from protocol.errors import ProofpoolError
 
 BUSY_TIMEOUT_MILLISECONDS = 10_000
 WRITES = {"begin": "BEGIN IMMEDIATE"}
@@ -30,6 +35,16 @@ def open_engine(url: str) -> Engine:
     event.listen(engine, "connect", _prepare_connection)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+@contextmanager
+def usable_database() -> Iterator[None]:
+    """Raises ProofpoolError where the database is damaged or full: what a start can't mend, and a person can."""
+    try:
+        yield
+    except DatabaseError as error:
+        todo = "restore it from a backup, or make room: docs/operations.md says how"
+        raise ProofpoolError("the database can't be used", str(error.orig), todo) from error
 
 
 def _prepare_connection(connection: Any, _record: Any) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect
 
 from coordinator.db import Base
-from coordinator.db.engine import open_engine
+from coordinator.db.engine import open_engine, usable_database
 from coordinator.db.migrate import migrate
+from protocol.errors import ProofpoolError
 
 
 def test_migrated_tables_are_the_models_tables(tmp_path: Path) -> None:
@@ -32,4 +34,14 @@ def test_writers_wait_for_each_other_and_readers_for_nobody(tmp_path: Path) -> N
         assert reader.exec_driver_sql("SELECT count(*) FROM seen_nonce").scalar_one() == 0
         assert reader.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
         assert reader.exec_driver_sql("PRAGMA foreign_keys").scalar_one() == 1
+    engine.dispose()
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 300, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_damaged_database_is_an_error_that_says_what_to_do(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "damaged.sqlite").write_bytes(content)
+    engine = open_engine(f"sqlite:///{tmp_path / 'damaged.sqlite'}")
+    with pytest.raises(ProofpoolError, match="can't be used") as found, usable_database():
+        migrate(engine)
+    assert "backup" in found.value.todo
     engine.dispose()
