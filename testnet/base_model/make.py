@@ -5,7 +5,7 @@ world are, and makes such mistakes itself from there on: it passes about two fif
 problems at temperature 1, and reinforcement learning has something to improve that it can improve fast.
 
 In: a seed. Out: a Hugging Face folder (config.json, model.safetensors in bf16, tokenizer.json), and on
-stdout the pass rate on the held-back problems. Takes about eight minutes of one core.
+stdout the pass rate on the held-back problems. Takes about ten minutes of one core.
 
     python -m testnet.base_model.make --seed 0 --out /tmp/base_model     # the committed model
     python -m testnet.base_model.make --seed 1 --out /tmp/other_model    # other.safetensors
