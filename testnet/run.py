@@ -101,9 +101,9 @@ class Run:
             self.clock.wait(never, LOOK_SECONDS)
 
     def is_done(self) -> bool:
-        """All steps taken, no task at hand, all that was received settled, every cheat slashed."""
+        """All steps taken, every worker heard of, no task at hand, all that came in settled, every cheat slashed."""
         tally = self.observer.tally
-        return self.has_trained and not (tally.working or tally.unsettled or self._unslashed)
+        return self.has_trained and not (self._idle or tally.working or tally.unsettled or self._unslashed)
 
     def stop(self) -> None:
         """End every process of this run, and nothing else."""
@@ -119,7 +119,8 @@ class Run:
 
     def progress(self) -> Progress:
         tally = self.observer.tally
-        what = awaited(tally, self.plan.num_steps, [cheater.name for cheater in self._unslashed])
+        idle, unslashed = ([provider.name for provider in found] for found in (self._idle, self._unslashed))
+        what = awaited(tally, self.plan.num_steps, idle, unslashed)
         since = self._awaited.since(what)
         return Progress(
             tally=tally,
@@ -130,6 +131,11 @@ class Run:
             waiting_seconds=since,
             restarted=list(self.restarted),
         )
+
+    @property
+    def _idle(self) -> list[Provider]:
+        """Those whose worker hasn't handed anything in yet."""
+        return [each for each in self.accounts.providers if not self.observer.tally.node(each.node.address).received]
 
     @property
     def _unslashed(self) -> list[Provider]:
@@ -177,7 +183,8 @@ class Run:
                 process.start()
 
     def _stop_workers(self) -> None:
-        """Honest ones once the training is over, and each cheat once it stands accused as well."""
+        """Honest ones that have handed something in, now that the training is over; cheats that stand accused."""
         for provider in self.accounts.providers:
-            if provider.cheat is None or provider.owner.address in self.observer.tally.accused:
+            is_accused = provider.owner.address in self.observer.tally.accused
+            if is_accused if provider.cheat else provider not in self._idle:
                 self.processes[provider.name].ask_to_stop()

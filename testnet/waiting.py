@@ -11,8 +11,11 @@ from protocol.clock import Clock
 from testnet.tally import Tally
 
 
-def awaited(tally: Tally, num_steps: int, unslashed: Collection[str]) -> str:
-    """The next thing that has to happen; `unslashed` names cheats whose stake the chain hasn't taken yet."""
+def awaited(tally: Tally, num_steps: int, idle: Collection[str], unslashed: Collection[str]) -> str:
+    """The next thing that has to happen.
+
+    `idle` names workers that haven't handed anything in yet, `unslashed` cheats whose stake the chain hasn't taken yet.
+    """
     if tally.policy_version is None:
         return "the first policy version"
     if not tally.leased:
@@ -20,6 +23,8 @@ def awaited(tally: Tally, num_steps: int, unslashed: Collection[str]) -> str:
     if tally.policy_version < num_steps:
         step = tally.step + 1
         return f"the trainer to take step {step}" if tally.batches > tally.step else f"accepted groups for step {step}"
+    if idle:
+        return f"a first submission of {', '.join(idle)}"
     if tally.working:
         return "workers to finish the tasks at hand"
     if tally.unsettled:

@@ -21,26 +21,35 @@ class SetClock:
 
 
 def test_every_stage_has_its_words() -> None:
-    tally = Tally()
-    told = [awaited(tally, 1, ["worker-3"])]
+    tally, idle, unslashed, told = Tally(), ["worker-1", "worker-2"], ["worker-3"], []
+
+    def tell() -> None:
+        told.append(awaited(tally, 1, idle, unslashed))
+
+    tell()
     tally.policy_version = 0
-    told.append(awaited(tally, 1, ["worker-3"]))
+    tell()
     tally.leased = 1
-    told.append(awaited(tally, 1, ["worker-3"]))
+    tell()
     tally.batches = 1
-    told.append(awaited(tally, 1, ["worker-3"]))
+    tell()
     tally.step = tally.policy_version = 1
+    tell()
+    idle.clear()
     tally.nodes["0x"] = NodeTally(working={"a"}, unsettled={"b"})
-    told.append(awaited(tally, 1, ["worker-3"]))
+    tell()
     tally.nodes["0x"].working.clear()
-    told.append(awaited(tally, 1, ["worker-3"]))
+    tell()
     tally.nodes["0x"].unsettled.clear()
-    told += [awaited(tally, 1, ["worker-3"]), awaited(tally, 1, [])]
+    tell()
+    unslashed.clear()
+    tell()
     assert told == [
         "the first policy version",
         "the first lease",
         "accepted groups for step 1",
         "the trainer to take step 1",
+        "a first submission of worker-1, worker-2",
         "workers to finish the tasks at hand",
         "verdicts on the last submissions",
         "the slash of worker-3: a provider has time to appeal",
