@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from protocol.errors import ProofpoolError
 from protocol.files import sync_folder, write_atomically
 from protocol.weights import save_checkpoint
 from trainer.learner import Learner
@@ -47,8 +48,11 @@ class CheckpointStore:
         if not versions:
             return None
         folder = self.root / str(versions[-1])
-        record = json.loads((folder / "step.json").read_text())
-        return Checkpoint(versions[-1], folder, record["batch_number"])
+        try:
+            record = json.loads((folder / "step.json").read_text())
+            return Checkpoint(versions[-1], folder, record["batch_number"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _damaged(folder, error) from error
 
     def save(self, learner: Learner, policy_version: int, batch_number: int | None, base: Path) -> Checkpoint:
         """Write the state after a step; `base` lends its tokenizer files. Replaces nothing that is whole."""
@@ -67,8 +71,12 @@ class CheckpointStore:
         return Checkpoint(policy_version, folder, batch_number)
 
     def restore(self, checkpoint: Checkpoint, learner: Learner) -> None:
-        """Put the learner where it was when `checkpoint` was saved."""
-        learner.restore(torch.load(checkpoint.folder / "state.pt", weights_only=True))
+        """Put the learner where it was when `checkpoint` was saved. Raises ProofpoolError where the disk damaged it."""
+        try:
+            state = torch.load(checkpoint.folder / "state.pt", weights_only=True)
+        except Exception as error:  # torch has another type for each kind of damage
+            raise _damaged(checkpoint.folder, error) from error
+        learner.restore(state)
 
     def _versions(self) -> Sequence[int]:
         self.root.mkdir(parents=True, exist_ok=True)
@@ -78,3 +86,11 @@ class CheckpointStore:
         """Optimizer states are large: the published weights live on in the origin."""
         for version in self._versions()[: -self.keep]:
             shutil.rmtree(self.root / str(version))
+
+
+def _damaged(folder: Path, error: Exception) -> ProofpoolError:
+    return ProofpoolError(
+        "a checkpoint can't be read",
+        f"{folder}: {type(error).__name__}",
+        "move its folder away: the step is taken again from the checkpoint before, with the same batch",
+    )

@@ -53,7 +53,7 @@ class WorkerFolder:
             self._lock.close()
             raise ConfigError(
                 "this data folder belongs to another node, pool or deployment",
-                f"{path}: {path.read_text()}",
+                f"{path}: {path.read_bytes().decode(errors='replace')}",
                 "give this worker a data_dir of its own",
             )
 

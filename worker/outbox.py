@@ -11,18 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from protocol.api import SubmissionEnvelope
-from protocol.client import CoordinatorClient
 from protocol.errors import ProofpoolError, Rejected
 from protocol.files import sync_folder, write_atomically
 from protocol.reasons import Cost, RejectReason
 from protocol.wire import Hash32, Receipt, Signed, Task
 
+Kept = TypeVar("Kept", bound=BaseModel)
+
 ENTRY, FILE, ANSWER = ".json", ".parquet", ".answer.json"
+
+
+class Receiver(Protocol):
+    """Who takes submissions in: raises Unreachable, or Rejected."""
+
+    def submit(self, envelope: SubmissionEnvelope, submission_id: str, file: bytes) -> Signed[Receipt]: ...
 
 
 class Entry(BaseModel):
@@ -86,7 +93,7 @@ class Outbox:
 
     def pending(self) -> list[Entry]:
         """Submissions without an answer, those whose task ends first in front."""
-        found = [self._read(path) for path in self._entries()]
+        found = [_read(Entry, path) for path in self._entries()]
         return sorted(found, key=lambda entry: (entry.task.message.deadline, entry.task_id))
 
     def file(self, entry: Entry) -> bytes:
@@ -94,10 +101,10 @@ class Outbox:
 
     def answers(self) -> list[Answer]:
         """All answers ever given, in the order of their tasks."""
-        found = [Answer.model_validate_json(path.read_bytes()) for path in self._folder.glob(f"0x*{ANSWER}")]
+        found = [_read(Answer, path) for path in self._folder.glob(f"0x*{ANSWER}")]
         return sorted(found, key=lambda answer: (answer.policy_version, answer.counter))
 
-    def send(self, entry: Entry, client: CoordinatorClient, now: float) -> Answer:
+    def send(self, entry: Entry, client: Receiver, now: float) -> Answer:
         """Upload once. Raises Unreachable, or Rejected where sending it again may succeed; then it stays."""
         try:
             receipt = client.submit(entry.envelope, entry.submission_id, self.file(entry))
@@ -133,13 +140,14 @@ class Outbox:
     def _entries(self) -> Iterator[Path]:
         return (path for path in self._folder.glob(f"0x*{ENTRY}") if not path.name.endswith(ANSWER))
 
-    def _read(self, path: Path) -> Entry:
-        try:
-            return Entry.model_validate_json(path.read_bytes())
-        except ValidationError as error:
-            raise ProofpoolError(
-                "an outbox entry can't be read", f"{path}: {error.errors()[0]['msg']}", "move it away, then start again"
-            ) from error
-
     def _path(self, task_id: str, suffix: str) -> Path:
         return self._folder / f"{task_id}{suffix}"
+
+
+def _read(shape: type[Kept], path: Path) -> Kept:
+    try:
+        return shape.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise ProofpoolError(
+            "an outbox entry can't be read", f"{path}: {error.errors()[0]['msg']}", "move it away, then start again"
+        ) from error

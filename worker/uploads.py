@@ -6,9 +6,12 @@ coordinator that doesn't answer stops the round.
 
 from __future__ import annotations
 
+from protocol.api import SubmissionEnvelope
 from protocol.clock import Clock
-from protocol.errors import Rejected
+from protocol.errors import Rejected, SignatureInvalid
+from protocol.reasons import RejectReason
 from protocol.telemetry import get_logger
+from protocol.wire import Receipt, Signed
 from worker.membership import Membership
 from worker.outbox import Answer, Entry, Outbox
 from worker.patience import Patience
@@ -29,9 +32,23 @@ class Uploads:
         due = [entry for entry in self._outbox.pending() if self._is_due(entry)]
         return [answer for entry in due if (answer := self._send(entry)) is not None]
 
+    def submit(self, envelope: SubmissionEnvelope, submission_id: str, file: bytes) -> Signed[Receipt]:
+        """Upload once. A receipt counts only if the pool's coordinator is bound by it: it is evidence against it.
+
+        Raises Unreachable, or Rejected: a worthless receipt is a refusal that may pass.
+        """
+        receipt = self._membership.coordinator.submit(envelope, submission_id, file)
+        try:
+            message = receipt.check(self._membership.chain.record().coordinator, self._membership.domain)
+        except SignatureInvalid as error:
+            raise Rejected(RejectReason.SIGNATURE_INVALID, f"the coordinator's receipt: {error.why}") from error
+        if message.submission_id != submission_id:
+            raise Rejected(RejectReason.FILE_MISMATCH, f"the coordinator's receipt is for {message.submission_id}")
+        return receipt
+
     def _send(self, entry: Entry) -> Answer | None:
         try:
-            answer = self._outbox.send(entry, self._membership.coordinator, self._clock.now())
+            answer = self._outbox.send(entry, self, self._clock.now())
         except Rejected as refusal:
             self._postpone(entry, refusal)
             return None

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from protocol.api import BatchOffer
+from protocol.errors import ProofpoolError
 from protocol.forward import CausalLM
 from protocol.rules import Rules
 from protocol.weights import load_weights
@@ -112,3 +113,26 @@ def test_old_checkpoints_are_dropped_and_published_weights_are_bf16(
     saved = [store.save(make_learner(), version, None, tmp_path) for version in range(4)]
     assert [checkpoint.folder.exists() for checkpoint in saved] == [False, False, True, True]
     assert {w.dtype for w in load_weights(saved[-1].model_folder).values()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("name", ["state.pt", "step.json"])
+@pytest.mark.parametrize("damage", [None, b"", b"\xff" * 1000])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_resumes(
+    make_learner: Callable[..., Learner], tmp_path: Path, name: str, damage: bytes | None
+) -> None:
+    store, learner = CheckpointStore(tmp_path / "checkpoints"), make_learner()
+    for version in range(2):
+        folder = store.save(learner, version, None, tmp_path).folder
+    if damage is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(damage)
+    with pytest.raises(ProofpoolError, match="can't be read") as found:
+        newest = store.newest()
+        assert newest is not None
+        store.restore(newest, learner)
+    assert str(folder) in found.value.why
+    folder.rename(tmp_path / "away")
+    newest = store.newest()
+    assert newest is not None and newest.policy_version == 0
+    store.restore(newest, learner)

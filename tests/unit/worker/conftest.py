@@ -105,7 +105,8 @@ class FakePool:
     """A coordinator that leases and takes in, and an origin under the same address.
 
     `outage` makes everything unreachable; `refusals` are given to the next requests of a path's first word;
-    `loses_leases` makes leases whose answer never arrives.
+    `loses_leases` makes leases whose answer never arrives; `receipt_signer` and `receipt_for` make receipts that bind
+    nobody, or speak of something else.
     """
 
     domain: SigningDomain
@@ -126,6 +127,8 @@ class FakePool:
     price_wei: int = PRICE_WEI
     outage: bool = False
     loses_leases: bool = False
+    receipt_signer: Signer | None = None
+    receipt_for: str = ""
 
     def publish(self, folder: Path, policy_version: int) -> None:
         """A new version: on the origin, on chain, announced."""
@@ -226,8 +229,8 @@ class FakePool:
             return self._refused(RejectReason.FILE_MISMATCH)
         self.received[submission_id] = envelope, rollouts
         self.files[submission_id] = request.content
-        receipt = Receipt(submission_id=submission_id, received_block=1, include_by_epoch=1)
-        return self._answer(Signed[Receipt].by(self.coordinator, receipt, self.domain))
+        receipt = Receipt(submission_id=self.receipt_for or submission_id, received_block=1, include_by_epoch=1)
+        return self._answer(Signed[Receipt].by(self.receipt_signer or self.coordinator, receipt, self.domain))
 
     def _submission(self, submission_id: str, *rest: str) -> httpx.Response:
         """What the coordinator says of a submission, or its file."""

@@ -39,3 +39,10 @@ def test_another_owner_is_refused(tmp_path: Path, domain: SigningDomain, change:
     salt = "0x" + "33" * 32 if change == "deployment" else domain.salt
     with pytest.raises(ConfigError, match="belongs to another"):
         open_folder(tmp_path, replace(domain, salt=salt), node, pool_id)
+
+
+def test_an_owner_that_the_disk_has_damaged_is_refused_too(tmp_path: Path, domain: SigningDomain) -> None:
+    open_folder(tmp_path, domain).close()
+    next(tmp_path.rglob("owner.json")).write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="belongs to another"):
+        open_folder(tmp_path, domain)

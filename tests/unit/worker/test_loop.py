@@ -252,6 +252,22 @@ def test_a_refusal_that_may_pass_postpones_one_upload_and_not_the_work(
     assert [e.submission.message.counter for e, _ in pool.received.values()] == [1, 0]
 
 
+@pytest.mark.parametrize("lie", ["signer", "submission"])
+def test_a_receipt_that_binds_nobody_keeps_the_submission(
+    make_worker: MakeWorker, pool: Any, make_clock: Callable[[int], Any], lie: str
+) -> None:
+    pool.receipt_signer, pool.receipt_for = (pool.node, "") if lie == "signer" else (None, "0x" + "77" * 32)
+    worker = make_worker(clock=(clock := make_clock(99)))
+    worker.turn()
+    (waiting,) = worker.outbox.pending()
+    pool.receipt_signer, pool.receipt_for = None, ""
+    clock.time += 100
+    worker.uploads.flush()
+    assert not worker.outbox.pending()
+    (answer,) = worker.outbox.answers()
+    assert answer.receipt is not None and answer.receipt.message.submission_id == waiting.submission_id
+
+
 def test_a_final_refusal_is_recorded_with_its_reason(make_worker: MakeWorker, pool: Any) -> None:
     pool.refusals["submissions"] = [RejectReason.LEASE_EXPIRED]
     worker = make_worker()

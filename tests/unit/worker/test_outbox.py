@@ -236,3 +236,10 @@ def test_an_entry_that_cant_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "outbox" / f"{ZERO_HASH}.json").write_text("{")
     with pytest.raises(ProofpoolError, match="can't be read"):
         outbox.pending()
+
+
+def test_an_answer_that_cant_be_read_is_named(tmp_path: Path) -> None:
+    outbox = reopened(tmp_path)
+    (tmp_path / "outbox" / f"{ZERO_HASH}.answer.json").write_text("")
+    with pytest.raises(ProofpoolError, match="can't be read"):
+        outbox.answers()
