@@ -14,7 +14,7 @@ import re
 
 import sha3
 
-from protocol.errors import ProofpoolError
+from protocol.errors import NotCanonical
 
 JsonValue = dict[str, "JsonValue"] | list["JsonValue"] | str | int | float | bool | None
 
@@ -49,7 +49,7 @@ def is_hash32(text: str) -> bool:
 def canonical_json(value: JsonValue) -> bytes:
     """RFC 8785 bytes of a JSON value.
 
-    Raises ProofpoolError for NaN, infinities and integers past 2^53 - 1 (write those as strings).
+    Raises NotCanonical for NaN, infinities and integers past 2^53 - 1 (write those as strings).
 
     >>> canonical_json({"b": 1.0, "a": [True, None, "é"]})
     b'{"a":[true,null,"\\xc3\\xa9"],"b":1}'
@@ -76,13 +76,13 @@ def _normalised(value: JsonValue) -> JsonValue:
 def _normalised_number(value: int | float) -> int | float:
     if isinstance(value, int):
         if abs(value) > MAX_SAFE_INTEGER:
-            raise ProofpoolError("an integer is too large for JSON", f"{value}", "write it as a decimal string")
+            raise NotCanonical("an integer is too large for JSON", f"{value}", "write it as a decimal string")
         return value
     if not math.isfinite(value):
-        raise ProofpoolError("a number has no JSON form", f"{value}", "send finite numbers")
+        raise NotCanonical("a number has no JSON form", f"{value}", "send finite numbers")
     if value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
         return int(value)
     if not 1e-4 <= abs(value) < 1e16:
         # Python and RFC 8785 write exponents differently out here, and no rule of ours needs such numbers.
-        raise ProofpoolError("a number is outside the canonical range", f"{value}", "use a value within 1e-4 to 1e16")
+        raise NotCanonical("a number is outside the canonical range", f"{value}", "use a value within 1e-4 to 1e16")
     return value

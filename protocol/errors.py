@@ -67,6 +67,10 @@ class MalformedFile(VerificationFailed):
     """A rollout file that breaks the schema, a bound, or can't be parsed at all."""
 
 
+class NotCanonical(VerificationFailed):
+    """A number that canonical JSON can't hold, so that nothing with it in can be hashed."""
+
+
 class SignatureInvalid(VerificationFailed):
     """A signature that is malformed, expired, for another domain, or by somebody else."""
 

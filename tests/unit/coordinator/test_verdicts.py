@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -317,3 +318,25 @@ def test_the_case_file_holds_what_an_accusation_needs(site: Any) -> None:
     assert all(a.draw < b.draw for a, b in itertools.pairwise(case.verdicts))
     for one in case.verdicts:
         one.verdict.check(one.validator, site.domain)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"value": float("nan")}, {"value": float("inf")}, {"value": 1e-9}, {"value": 1e300}, {"num_audited": 2**60}],
+    ids=str,
+)
+def test_evidence_that_has_no_canonical_form_is_refused(site: Any, changes: dict[str, Any]) -> None:
+    """As JSON that Python reads, and nobody else."""
+    _, work = anchored(site)
+    opened = site.commit(work)
+    site.close_epoch()
+    body = opened.model_dump(mode="json")
+    body["evidence"]["checks"][0] |= changes
+    before = site.dump()
+    with site.http(site.seat_signer(work.seat)) as http:
+        answer = http.post(
+            "/v1/verdicts", content=json.dumps(body).encode(), headers={"content-type": "application/json"}
+        )
+    assert (answer.status_code, answer.json()["code"]) == (422, "schema_invalid")
+    assert site.dump() == before
+    site.reveal(opened)
