@@ -16,6 +16,7 @@ from protocol.wire import (
     Address,
     Evidence,
     Hash32,
+    SchemaVersion,
     Signature,
     Signed,
     Submission,
@@ -53,7 +54,7 @@ class Use(StrEnum):
 
 class _Shape(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-    schema_version: UInt32 = PROTOCOL_VERSION
+    schema_version: SchemaVersion = PROTOCOL_VERSION
 
 
 class Problem(_Shape):

@@ -19,6 +19,7 @@ from protocol.wire import (
     Evidence,
     Hash32,
     Receipt,
+    SchemaVersion,
     Signed,
     Submission,
     Task,
@@ -152,7 +153,7 @@ class ProofBundle(_Shape):
     `heads` of `chain` hold every epoch that a proof here names, newest last; `links` tie the older ones to the newest.
     """
 
-    schema_version: UInt32 = PROTOCOL_VERSION
+    schema_version: SchemaVersion = PROTOCOL_VERSION
     submission: Signed[Submission]
     task: Signed[Task]
     receipt: Signed[Receipt]

@@ -23,7 +23,7 @@ from protocol.canonical import canonical_json, hex0x
 from protocol.errors import MalformedFile
 from protocol.parquet import check_pages
 from protocol.rules import SamplingRules
-from protocol.wire import PROTOCOL_VERSION, Hash32
+from protocol.wire import PROTOCOL_VERSION, Hash32, SchemaVersion
 
 Int32Array = npt.NDArray[np.int32]
 Float32Array = npt.NDArray[np.float32]
@@ -58,7 +58,7 @@ class FileHeader(BaseModel):
     """What the file says of itself, in parquet metadata under the key `proofpool`; part of `content_hash`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    schema_version: int = PROTOCOL_VERSION
+    schema_version: SchemaVersion = PROTOCOL_VERSION
     task_id: Hash32
     group_size: int
     sampling: SamplingRules

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from protocol.api import Freshness
-from protocol.wire import PROTOCOL_VERSION, Address, Hash32, UInt32, UInt64
+from protocol.wire import PROTOCOL_VERSION, Address, Hash32, SchemaVersion, UInt64
 
 
 class _Shape(BaseModel):
@@ -35,7 +35,7 @@ class TraceStage(_Shape):
 class Trace(_Shape):
     """All stages of `submission_id`, in the order of the flow; stages that haven't happened are left out."""
 
-    schema_version: UInt32 = PROTOCOL_VERSION
+    schema_version: SchemaVersion = PROTOCOL_VERSION
     submission_id: Hash32
     stages: tuple[TraceStage, ...]
     freshness: Freshness

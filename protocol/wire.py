@@ -29,6 +29,8 @@ Address = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{40}$")]
 Signature = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{130}$")]
 UInt8 = Annotated[int, Field(ge=0, lt=2**8)]
 UInt32 = Annotated[int, Field(ge=0, lt=2**32)]
+SchemaVersion = Annotated[int, Field(ge=PROTOCOL_VERSION, le=PROTOCOL_VERSION)]
+"""What is of another version isn't read as if it were of this one."""
 UInt64 = Annotated[int, Field(ge=0, le=2**53 - 1)]  # uint64 on chain; JSON holds integers to 2^53 - 1
 
 
@@ -197,7 +199,7 @@ class Signed(BaseModel, Generic[M]):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    schema_version: UInt32 = PROTOCOL_VERSION
+    schema_version: SchemaVersion = PROTOCOL_VERSION
     message: M
     signature: Signature
 
@@ -229,7 +231,7 @@ class Evidence(BaseModel):
     """All check results behind a verdict; `Verdict.evidence_hash` is canonical_hash of its JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    schema_version: UInt32 = PROTOCOL_VERSION
+    schema_version: SchemaVersion = PROTOCOL_VERSION
     submission_id: Hash32
     seed: Hash32
     num_units: UInt64

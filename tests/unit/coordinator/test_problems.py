@@ -113,3 +113,13 @@ def test_no_path_is_redirected(site: Any) -> None:
         answer = http.get("/v1/pool/", headers={"host": "elsewhere.test"})
     assert answer.status_code == 404
     assert answer.json()["hint"]
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_request_of_another_schema_version_is_refused(site: Any, version: int) -> None:
+    before = site.dump()
+    with site.http(site.node) as http:
+        answer = http.post("/v1/tasks", json={"schema_version": version, "policy_version": 0})
+        assert (answer.status_code, answer.json()["code"]) == (422, "schema_invalid")
+        assert site.dump() == before
+        assert http.post("/v1/tasks", json={"schema_version": 1, "policy_version": 0}).status_code == 201
