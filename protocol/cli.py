@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verifier": ("verifier.commands:app", "Check submissions for credits."),
     "trainer": ("trainer.commands:app", "Take optimizer steps and broadcast weights."),
     "coordinator": ("coordinator.commands:app", "Lease tasks, take submissions, keep the log."),
-    "shardcast": ("protocol.shardcast.commands:app", "Serve and fetch policy versions."),
+    "shardcast": ("protocol.shardcast.commands:app", "Serve policy versions."),
     "audit": ("verifier.audit.commands:app", "Check the history: submissions, money, the log."),
     "trace": ("verifier.audit.trace:trace", "Print the whole row of one submission."),
     "doctor": ("protocol.doctor:doctor", "Check this installation; each finding with its fix."),
@@ -62,6 +62,9 @@ app = typer.Typer(
 @app.callback()
 def proofpool(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=lambda asked: _print_version(asked), help="Print it.")
+    ] = False,
 ) -> None:
     """Strangers' computers as one reinforcement-learning run that anyone can audit."""
 
@@ -106,6 +109,14 @@ def _print_error(error: ProofpoolError) -> None:
         print(f"  why: {error.why}", file=sys.stderr)
     if error.todo:
         print(f"  do:  {error.todo}", file=sys.stderr)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from protocol.doctor import installed_version
+
+        print(f"proofpool {installed_version('proofpool')}")
+        raise typer.Exit
 
 
 def _listed(name: str) -> Any:

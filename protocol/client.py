@@ -170,9 +170,9 @@ class CoordinatorClient:
         try:
             answer = self._http.request(method, path, **options)
         except httpx.RequestError as error:
-            raise CoordinatorUnreachable(
-                "the coordinator doesn't answer", f"{method} {self._http.base_url}{path}: {error!r}", "is it running?"
-            ) from error
+            why = f"{method} {str(self._http.base_url).rstrip('/')}{path}: {str(error) or type(error).__name__}"
+            todo = "is it running there? `--coordinator` or `coordinator_url` says where it is"
+            raise CoordinatorUnreachable("the coordinator doesn't answer", why, todo) from error
         if answer.is_success:
             return answer
         raise _problem(answer)

@@ -45,6 +45,12 @@ def load_config(
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "missing":
+            raise ConfigError(
+                f"the {role}'s configuration lacks `{key}`",
+                f"it isn't in {file}" if file else "no --config was given",
+                f"set it in {file or 'a TOML file and name that with --config'}; docs/{role}.md has all settings",
+            ) from error
         raise ConfigError(
             f"the {role}'s configuration is wrong at `{key}`",
             f"{first['msg']} (got {first['input']!r})",

@@ -86,7 +86,7 @@ def _rooms() -> Iterator[Finding]:
                 f"is {origin}, not under {home}",
                 "use a fresh virtual environment for proofpool",
             )
-    yield Finding("proofpool", "ok", f"{_version('proofpool')} in {home}")
+    yield Finding("proofpool", "ok", f"{installed_version('proofpool')} in {home}")
 
 
 def _extras() -> Iterator[Finding]:
@@ -95,7 +95,7 @@ def _extras() -> Iterator[Finding]:
             extra = roles.split(" ")[0].rstrip(",")
             yield Finding(module, "warning", f"missing; needed by {roles}", f"pip install 'proofpool[{extra}]'")
         else:
-            yield Finding(module, "ok", _version(module.replace("_", "-")))
+            yield Finding(module, "ok", installed_version(module.replace("_", "-")))
 
 
 def _disk() -> Iterator[Finding]:
@@ -110,7 +110,8 @@ def _threads() -> Iterator[Finding]:
     yield Finding("cores", "ok", f"{len(os.sched_getaffinity(0))} usable")
 
 
-def _version(distribution: str) -> str:
+def installed_version(distribution: str) -> str:
+    """What pip knows of it, in words where that is nothing."""
     try:
         return version(distribution)
     except PackageNotFoundError:

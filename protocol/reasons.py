@@ -81,7 +81,7 @@ class RejectReason(StrEnum):
 
 
 _TABLE: dict[RejectReason, tuple[int, str]] = {
-    RejectReason.SCHEMA_INVALID: (1, "send what docs/protocol.md describes; `proofpool doctor` shows both versions"),
+    RejectReason.SCHEMA_INVALID: (1, "send what docs/protocol.md describes, with the version that the pool uses"),
     RejectReason.SIGNATURE_INVALID: (2, "sign with the node key, for this host and chain, with a clock that is right"),
     RejectReason.NOT_REGISTERED: (3, "register the node on chain, then wait for the pool's confirmations"),
     RejectReason.UNDERSTAKED: (4, "allot at least the pool's minimum to this node"),

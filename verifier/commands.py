@@ -48,7 +48,8 @@ def status(config: ConfigFile = None, as_json: AsJson = False) -> None:
         print(found.model_dump_json())
         return
     print(found.headline)
-    print(f"verdicts: {found.verdicts or 'none'}, {found.num_unrevealed} of them not revealed yet")
+    given = ", ".join(f"{number} {outcome}" for outcome, number in found.verdicts.items()) or "none"
+    print(f"verdicts: {given}; {found.num_unrevealed} not revealed yet")
     print(f"log checked: {found.num_epochs_checked} epochs")
     if found.problem:
         print(f"problem: {found.problem}")

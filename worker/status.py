@@ -10,8 +10,6 @@ from collections.abc import Callable
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
-from rich.console import Console
-from rich.table import Table
 
 from protocol.api import PoolInfo, Standing
 from protocol.chain.contracts import Contracts
@@ -35,13 +33,16 @@ class _Shape(BaseModel):
 
 
 class RecentSubmission(_Shape):
-    """One of the last submissions. `standing` is the coordinator's, or `refused` where it wasn't taken in."""
+    """One of the last submissions. `standing` is the coordinator's, or `refused` where it wasn't taken in.
+
+    `num_units` is None where the coordinator doesn't say.
+    """
 
     submission_id: Hash32
     policy_version: int
     counter: int
     standing: str
-    num_units: int
+    num_units: int | None
     reason: str | None
     hint: str | None
 
@@ -100,26 +101,33 @@ def look(config: WorkerConfig) -> NodeStatus:
 
 
 def print_status(status: NodeStatus) -> None:
-    """For people: the verdict in the first line, then a table of the last submissions."""
-    console = Console()
-    console.print(f"[bold]{status.verdict}[/bold] {status.why}")
+    """For people: the verdict in the first line; ids are whole, to be copied into `proofpool trace`."""
+    print(f"{status.verdict} {status.why}")
     if status.todo:
-        console.print(f"  do: {status.todo}")
+        print(f"  do: {status.todo}")
     for silent in status.unanswered:
-        console.print(f"  no answer: {silent}")
-    stake = "unknown" if status.allotment_wei is None else f"{status.allotment_wei} (least {status.min_allotment_wei})"
-    console.print(f"node {status.node}, provider {status.provider or 'unknown'}, allotment {stake}")
-    console.print(
-        f"policy version {status.pool_version}, here {list(status.local_versions)}; "
-        f"{status.num_leases} leased, {status.num_pending} waiting to be sent"
-    )
-    table = Table("submission", "version", "counter", "standing", "units", "reason")
+        print(f"  no answer: {silent}")
+    for name, value in _rows(status):
+        print(f"{name:<10} {value}")
     for row in status.recent:
         reason = "" if row.reason is None else f"{row.reason}: {row.hint}"
-        cells = (f"{row.submission_id[:10]}…", row.policy_version, row.counter, row.standing, row.num_units, reason)
-        table.add_row(*map(str, cells))
-    if status.recent:
-        console.print(table)
+        units = "" if row.num_units is None else f"{row.num_units} units"
+        counted = f"v{row.policy_version} #{row.counter}"
+        print(f"{row.submission_id}  {counted:<8} {row.standing:<9} {units:<11} {reason}".rstrip())
+
+
+def _rows(status: NodeStatus) -> tuple[tuple[str, str], ...]:
+    stake = "unknown" if status.allotment_wei is None else f"{status.allotment_wei} wei"
+    least = "" if status.min_allotment_wei is None else f", the pool asks for {status.min_allotment_wei}"
+    newest = "unknown" if status.pool_version is None else f"v{status.pool_version}"
+    here = ", ".join(f"v{version}" for version in status.local_versions) or "none"
+    return (
+        ("node", status.node),
+        ("provider", status.provider or "unknown"),
+        ("allotment", stake + least),
+        ("weights", f"newest {newest}; here {here}"),
+        ("at hand", f"{status.num_leases} leased, {status.num_pending} waiting to be sent"),
+    )
 
 
 def _facts(config: WorkerConfig) -> _Facts:
@@ -168,7 +176,7 @@ def _recent(answer: Answer, client: CoordinatorClient | None, unanswered: list[s
         policy_version=answer.policy_version,
         counter=answer.counter,
         standing="refused" if answer.refusal else view.standing.value if view else "received",
-        num_units=view.num_units if view else 0,
+        num_units=view.num_units if view else None,
         reason=reason,
         hint=RejectReason(reason).hint if reason else None,
     )
@@ -183,12 +191,15 @@ def _verdict(facts: _Facts, here: Contents) -> tuple[Literal["EARNING", "IDLE", 
         return "BLOCKED", f"{facts.allotment_wei} of {pool.min_allotment_wei} allotted", RejectReason.UNDERSTAKED.hint
     if pool and pool.paused:
         return "IDLE", "the pool leases no tasks now", RejectReason.POOL_PAUSED.hint
+    if pool is None:
+        todo = "check `coordinator_url`; a running worker goes on by itself once it answers"
+        return "BLOCKED", "the coordinator doesn't answer: what became of submissions isn't known", todo
+    num_accepted = sum(row.standing == Standing.ACCEPTED for row in facts.recent)
     rejected = [row for row in facts.recent if row.reason]
-    if rejected and len(rejected) == len(facts.recent):
+    if rejected and not num_accepted:
         last = rejected[-1]
-        return "BLOCKED", f"the last {len(rejected)} submissions were refused: {last.reason}", last.hint or ""
-    if any(row.standing == Standing.ACCEPTED for row in facts.recent):
-        num_accepted = sum(row.standing == Standing.ACCEPTED for row in facts.recent)
+        return "BLOCKED", f"the last {len(rejected)} that were judged were refused: {last.reason}", last.hint or ""
+    if num_accepted:
         return "EARNING", f"{num_accepted} of the last {len(facts.recent)} submissions accepted", ""
     if not here.policy_versions:
         return "IDLE", "no policy version is here yet", "start the worker, or wait for the first version"

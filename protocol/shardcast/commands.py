@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Serve and fetch policy versions.", no_args_is_help=True)
+app = typer.Typer(help="Serve policy versions.", no_args_is_help=True)
 
 
 @app.callback()
 def shardcast() -> None:
-    """Serve and fetch policy versions."""
+    """Serve policy versions."""
 
 
 @app.command()

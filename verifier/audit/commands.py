@@ -18,14 +18,18 @@ app = typer.Typer(no_args_is_help=True, help="Check the history: submissions, mo
 
 CoordinatorUrl = Annotated[str, typer.Option("--coordinator", envvar="PROOFPOOL_COORDINATOR_URL", help="Base URL.")]
 ChainUrl = Annotated[str | None, typer.Option("--chain", envvar="PROOFPOOL_CHAIN_URL", help="JSON-RPC of a node.")]
+SubmissionId = Annotated[
+    str, typer.Argument(metavar="HASH", callback=lambda text: _submission_id(text), help="The submission's id.")
+]
 LedgerAddress = Annotated[str | None, typer.Option("--ledger", help="The Ledger that you trust; else as claimed.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 DEFAULT_URL = "http://127.0.0.1:8700"
+_MAKE_ONE = "make one with `proofpool audit bundle`"
 
 
 @app.command()
 def verify(
-    submission_id: Annotated[str, typer.Argument(metavar="HASH", help="The submission's id.")],
+    submission_id: SubmissionId,
     coordinator: CoordinatorUrl = DEFAULT_URL,
     chain: ChainUrl = None,
     ledger: LedgerAddress = None,
@@ -67,7 +71,7 @@ def money(
 
 @app.command()
 def bundle(
-    submission_id: Annotated[str, typer.Argument(metavar="HASH", help="The submission's id.")],
+    submission_id: SubmissionId,
     out: Annotated[Path, typer.Option("--out", help="Where to put the file.")],
     coordinator: CoordinatorUrl = DEFAULT_URL,
 ) -> None:
@@ -76,6 +80,20 @@ def bundle(
 
     write_atomically(out, _fetch_bundle(coordinator, submission_id).model_dump_json().encode())
     typer.echo(str(out))
+
+
+def _submission_id(text: str) -> str:
+    """Raises UsageError here, before anybody is asked for what can't be."""
+    from protocol.canonical import is_hash32
+    from protocol.errors import UsageError
+
+    if not is_hash32(text.lower()):
+        raise UsageError(
+            "that is no submission id",
+            f"{text}: an id is 0x and 64 hexadecimal digits",
+            "copy one from `proofpool worker status`, or from the coordinator's GET /v1/submissions",
+        )
+    return text.lower()
 
 
 def _fetch_bundle(coordinator: str, submission_id: str) -> ProofBundle:
@@ -93,10 +111,13 @@ def _read_bundle(file: Path) -> ProofBundle:
 
     try:
         return ProofBundle.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise UsageError(
-            "a bundle can't be read", f"{file}: {error}", "make one with `proofpool audit bundle`"
-        ) from error
+    except OSError as error:
+        raise UsageError("a bundle can't be read", f"{file}: {error.strerror}", _MAKE_ONE) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        why = f"{file}: {first['msg']}{f' at `{place}`' if place else ''}"
+        raise UsageError("this is no bundle, or a damaged one", why, _MAKE_ONE) from error
 
 
 def _ground(evidence: ProofBundle, chain: str | None, ledger: str | None, head: str | None) -> Ground:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from protocol.bundle import ChainFacts, LoggedEvent, ProofBundle
 from protocol.merkle.standard import verify_earnings
-from protocol.reasons import Outcome
+from protocol.reasons import Outcome, RejectReason
 from verifier.audit.content import read_file
 from verifier.audit.history import event_payments
 from verifier.audit.step import StillOpen, Values, must_equal, must_hold
@@ -65,5 +65,14 @@ def check_slash(bundle: ProofBundle, facts: ChainFacts) -> Values:
         raise StillOpen(f"{votes} slashable verdicts, not accused on chain yet")
     must_equal("the case is against another provider", case.provider, facts.provider)
     reasons = {v.verdict.message.reason for v in bundle.verdicts if v.verdict.message.outcome == Outcome.SLASH}
-    must_hold("the case is about another reason", case.reason in reasons, f"{case.reason}, verdicts say {reasons}")
-    return {"case": case.state, "reason": str(case.reason), "held_wei": str(case.held_wei)}
+    said = ", ".join(map(_reason_name, sorted(reasons)))
+    must_hold("the case is about another reason", case.reason in reasons, f"{case.reason}, verdicts say {said}")
+    return {"case": case.state, "reason": _reason_name(case.reason), "held_wei": str(case.held_wei)}
+
+
+def _reason_name(code: int) -> str:
+    """The reason in words; a number that no reason has stays one."""
+    try:
+        return RejectReason.from_code(code).value
+    except KeyError:
+        return str(code)

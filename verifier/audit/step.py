@@ -52,7 +52,11 @@ def take_step(name: str, check: Check) -> Step:
 def must_equal(what: str, found: object, expected: object) -> None:
     """Raises VerificationFailed, with both values, where they differ."""
     if found != expected:
-        raise VerificationFailed(what, f"found {found}, expected {expected}")
+        raise VerificationFailed(what, f"found {_shown(found)}, expected {_shown(expected)}")
+
+
+def _shown(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def must_hold(what: str, holds: bool, why: str = "") -> None:
@@ -101,4 +105,11 @@ class Report:
             values = "  ".join(f"{name} {value}" for name, value in step.values.items())
             yield f"{MARKS[step.state]} {step.name:<{width}}  {values or step.why}"
         yield f"as of: {self.as_of}"
-        yield f"{self.result}{f' (anchored: {self.anchor})' if self.anchor else ''}"
+        yield f"{self.result}{f' (anchored: {self.anchor})' if self.anchor else ''}{self._counts()}"
+
+    def _counts(self) -> str:
+        """How many steps failed and are open: `ok` may stand over steps that nothing was there to hold against."""
+        counted = {"failed": StepState.FAILED, "open": StepState.OPEN}
+        numbers = {word: sum(step.state is state for step in self.steps) for word, state in counted.items()}
+        said = ", ".join(f"{number} {word}" for word, number in numbers.items() if number)
+        return f"; of {len(self.steps)} steps {said}" if said else ""

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from verifier.audit.commands import DEFAULT_URL, CoordinatorUrl, Json
+from verifier.audit.commands import DEFAULT_URL, CoordinatorUrl, Json, SubmissionId
 
 if TYPE_CHECKING:
     from protocol.trace import Trace, TraceStage
 
 
 def trace(
-    submission_id: Annotated[str, typer.Argument(metavar="HASH", help="The submission's id.")],
+    submission_id: SubmissionId,
     coordinator: CoordinatorUrl = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:

@@ -115,3 +115,31 @@ def test_debug_shows_what_the_machine_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError):
         cli.run(["--debug", "shardcast", "serve", str(tmp_path / "file" / "below")])
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("proofpool ")
+
+
+@pytest.mark.parametrize("command", [["trace"], ["audit", "verify"], ["audit", "bundle", "--out", "file"]])
+@pytest.mark.parametrize("wrong", ["nonsense", "0x12", "0x" + "zz" * 32])
+def test_what_is_no_submission_id_is_refused_before_anybody_is_asked(
+    command: list[str], wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*command, wrong]) == 2
+    assert "64 hexadecimal digits" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_bundle_is_an_error_in_three_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bundle.json").write_text("{}")
+    assert cli.run(["audit", "verify", "0x" + "00" * 32, "--bundle", str(tmp_path / "bundle.json")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+def test_a_missing_configuration_is_named_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["worker", "status"]) == 2
+    printed = capsys.readouterr().err
+    assert "lacks `coordinator_url`" in printed and "--config" in printed

@@ -75,6 +75,13 @@ def test_only_refusals_block_with_the_reasons_hint(
     assert found.todo == RejectReason.REWARD_MISMATCH.hint
 
 
+def test_work_that_waits_for_its_verdict_hides_no_refusals(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any
+) -> None:
+    turned(make_worker, pool, (Standing.REJECTED, "toploc_mismatch"), (Standing.RECEIVED, None))
+    assert look_at().verdict == "BLOCKED"
+
+
 @pytest.mark.parametrize(
     ("chain", "reason"),
     [({"provider": ZERO_ADDRESS}, RejectReason.NOT_REGISTERED), ({"allotment_wei": 0}, RejectReason.UNDERSTAKED)],
@@ -98,6 +105,7 @@ def test_what_doesnt_answer_is_named_and_the_rest_is_shown(
     without_both = look_at(chain_answers=False)
     assert [row.standing for row in without_both.recent] == ["received"]
     assert without_both.pool_version is None
+    assert without_both.verdict == "BLOCKED" and "coordinator_url" in without_both.todo
     assert any("coordinator" in line for line in without_both.unanswered)
 
 
@@ -108,3 +116,14 @@ def test_people_read_the_verdict_in_the_first_line(
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first == "BLOCKED the node isn't registered"
     assert "register the node" in second
+
+
+def test_people_can_copy_whole_ids(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turned(make_worker, pool, (Standing.ACCEPTED, None))
+    found = look_at()
+    capsys.readouterr()
+    print_status(found)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if found.recent[0].submission_id in line]
+    assert "accepted" in line and f"{found.recent[0].num_units} units" in line
