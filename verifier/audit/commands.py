@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +22,12 @@ ChainUrl = Annotated[str | None, typer.Option("--chain", envvar="PROOFPOOL_CHAIN
 SubmissionId = Annotated[
     str, typer.Argument(metavar="HASH", callback=lambda text: _submission_id(text), help="The submission's id.")
 ]
-LedgerAddress = Annotated[str | None, typer.Option("--ledger", help="The Ledger that you trust; else as claimed.")]
+LedgerAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger", callback=lambda text: _ledger_address(text), help="The Ledger that you trust; else as claimed."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 DEFAULT_URL = "http://127.0.0.1:8700"
 _MAKE_ONE = "make one with `proofpool audit bundle`"
@@ -94,6 +100,16 @@ def _submission_id(text: str) -> str:
             "copy one from `proofpool worker status`, or from the coordinator's GET /v1/submissions",
         )
     return text.lower()
+
+
+def _ledger_address(text: str | None) -> str | None:
+    """Small letters, as addresses are compared here; wallets and explorers print a checksum's capitals."""
+    from protocol.errors import UsageError
+
+    if text is not None and not re.fullmatch(r"0x[0-9a-fA-F]{40}", text):
+        why = f"{text}: an address is 0x and 40 hexadecimal digits"
+        raise UsageError("that is no address", why, "give --ledger the address of the pool's Ledger")
+    return text and text.lower()
 
 
 def _fetch_bundle(coordinator: str, submission_id: str) -> ProofBundle:

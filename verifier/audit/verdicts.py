@@ -10,7 +10,7 @@ from collections import Counter
 from protocol.bundle import ChainFacts, ProofBundle, RevealedVerdict
 from protocol.canonical import canonical_hash
 from protocol.draw import FOREVER, Seat, drawn_seats
-from protocol.errors import ProofpoolError, VerificationFailed
+from protocol.errors import VerificationFailed
 from protocol.merkle.commitment import verify_commitment
 from protocol.reasons import Outcome
 from protocol.wire import Verdict
@@ -82,17 +82,11 @@ def _check_verdict(revealed: RevealedVerdict, bundle: ProofBundle, facts: ChainF
     must_equal("a verdict is under other rules", verdict.rules_hash, bundle.submission.message.rules_hash)
     if bundle.received.inclusion is not None:
         must_equal("a verdict is for another epoch", verdict.epoch, bundle.received.inclusion.epoch)
-    must_equal("a verdict is about other evidence", _evidence_hash(revealed), verdict.evidence_hash)
+    found = canonical_hash(revealed.evidence.as_json())
+    must_equal("a verdict is about other evidence", found, verdict.evidence_hash)
     check_entry(revealed.revealed.entry, "verdict.revealed", submission_id)
     if revealed.revealed.inclusion is not None:
         check_inclusion(revealed.revealed, facts)
-
-
-def _evidence_hash(revealed: RevealedVerdict) -> str:
-    try:
-        return canonical_hash(revealed.evidence.as_json())
-    except ProofpoolError as error:
-        raise VerificationFailed("a verdict's evidence has no canonical form", str(error)) from error
 
 
 def _check_commitment(revealed: RevealedVerdict, facts: ChainFacts, submission_id: str) -> str:

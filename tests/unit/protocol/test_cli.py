@@ -131,6 +131,11 @@ def test_what_is_no_submission_id_is_refused_before_anybody_is_asked(
     assert "64 hexadecimal digits" in capsys.readouterr().err
 
 
+def test_what_is_no_ledger_is_refused_before_anybody_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["audit", "money", "--chain", "http://127.0.0.1:1", "--ledger", "0x12"]) == 2
+    assert "40 hexadecimal digits" in capsys.readouterr().err
+
+
 def test_a_file_that_is_no_bundle_is_an_error_in_three_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
