@@ -203,6 +203,10 @@ def test_a_seat_that_wasnt_drawn_is_found(history: History) -> None:
     assert "draws" in failed(history.audit(verdicts=(revealed.model_copy(update={"draw": revealed.draw + 1}),)))
 
 
+def test_a_verdict_shown_twice_is_found(history: History) -> None:
+    assert "verdicts" in failed(history.audit(verdicts=history.bundle.verdicts * 2))
+
+
 def test_a_provider_swapped_in_the_database_is_found(history: History) -> None:
     def swap(session: Session) -> None:
         session.get_one(SubmissionRow, history.paid).provider = history.world.trainer.address

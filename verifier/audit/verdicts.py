@@ -21,11 +21,16 @@ NO_SUBJECT = "0x" + "00" * 32
 
 
 def check_verdicts(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> Values:
-    """Each verdict is its seat's, about this submission under these rules, and about the evidence shown."""
+    """Each verdict is its seat's, about this submission under these rules, and about the evidence shown.
+
+    A validator has one: the same verdict shown twice would make a quorum of one.
+    """
     if not bundle.verdicts:
         raise StillOpen("no verdict is revealed yet")
     for revealed in bundle.verdicts:
         _check_verdict(revealed, bundle, facts, submission_id)
+    twice = [validator for validator, count in Counter(v.validator for v in bundle.verdicts).items() if count > 1]
+    must_hold("a validator is counted more than once", not twice, ", ".join(twice))
     said = ((v.verdict.message.seat, Outcome(v.verdict.message.outcome).name) for v in bundle.verdicts)
     return {"verdicts": ", ".join(f"seat {seat}: {outcome}" for seat, outcome in said)}
 
