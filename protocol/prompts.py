@@ -11,18 +11,13 @@ same function; rollouts group × group_size … of a file belong to group's prom
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from protocol.environments.base import NO_TARGET_LENGTH, Environment, Problem
 from protocol.randomness import SeedStream
 from protocol.rollouts import Int32Array
 from protocol.rules import Rules
-
-if TYPE_CHECKING:
-    from protocol.environments.base import Environment, Problem
-
-NO_TARGET_LENGTH = -1
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocol.prompts import NO_TARGET_LENGTH, Prompt, task_prompts
+from protocol.environments.base import NO_TARGET_LENGTH
+from protocol.prompts import Prompt, task_prompts
 from protocol.randomness import SeedStream
 from protocol.rules import Rules
 
