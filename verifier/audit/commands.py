@@ -48,6 +48,7 @@ def verify(
     """Check one submission from its bytes to its payment or slash, each step ✓ or ✗."""
     from verifier.audit.verify import verify_bundle
 
+    _check_ground(chain, ledger, trusted_head)
     evidence = _read_bundle(bundle) if bundle is not None else _fetch_bundle(coordinator, submission_id)
     return _print(verify_bundle(evidence, _ground(evidence, chain, ledger, trusted_head), submission_id), as_json)
 
@@ -134,6 +135,18 @@ def _read_bundle(file: Path) -> ProofBundle:
         place = ".".join(map(str, first["loc"]))
         why = f"{file}: {first['msg']}{f' at `{place}`' if place else ''}"
         raise UsageError("this is no bundle, or a damaged one", why, _MAKE_ONE) from error
+
+
+def _check_ground(chain: str | None, ledger: str | None, head: str | None) -> None:
+    """Raises UsageError where a flag would be passed over: what wasn't looked at mustn't look trusted."""
+    from protocol.errors import UsageError
+
+    if chain is not None and head is not None:
+        raise UsageError(
+            "an audit stands on one thing", "both --chain (PROOFPOOL_CHAIN_URL) and --trusted-head", "give one"
+        )
+    if chain is None and ledger is not None:
+        raise UsageError("a Ledger is read from a chain", "--ledger without --chain", "give --chain too")
 
 
 def _ground(evidence: ProofBundle, chain: str | None, ledger: str | None, head: str | None) -> Ground:

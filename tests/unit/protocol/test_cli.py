@@ -136,6 +136,21 @@ def test_what_is_no_ledger_is_refused_before_anybody_is_asked(capsys: pytest.Cap
     assert "40 hexadecimal digits" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--ledger", "0x" + "11" * 20, "--trusted-head", "1:2:0x" + "00" * 32],
+        ["--chain", "http://127.0.0.1:1", "--trusted-head", "1:2:0x" + "00" * 32],
+    ],
+)
+def test_an_audit_passes_over_no_flag(
+    flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PROOFPOOL_CHAIN_URL", raising=False)
+    assert cli.run(["audit", "verify", "0x" + "00" * 32, *flags]) == 2
+    assert "--chain" in capsys.readouterr().err
+
+
 def test_a_file_that_is_no_bundle_is_an_error_in_three_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
