@@ -19,6 +19,9 @@ from protocol.reasons import RejectReason
 
 MAX_JSON_BYTES = 1 << 20
 DRAIN_BYTES = 64 << 20
+MAX_NESTING = 32
+"""Deeper than any message. A JSON parser recurses once a level, and a body of brackets would overflow its stack."""
+NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 BODY = "proofpool.body"
 BODY_HASH = "proofpool.body_hash"
 
@@ -40,9 +43,27 @@ class BodyLimit:
             too_large = Rejected(RejectReason.TOO_LARGE, "the body is over the limit", threshold=f"{limit} bytes")
             await answer(problem_of(too_large))(scope, receive, send)
             return
+        if scope["method"] != "PUT" and nests_too_deep(body):
+            nested = Rejected(RejectReason.SCHEMA_INVALID, "the body nests deeper", threshold=f"{MAX_NESTING} levels")
+            await answer(problem_of(nested))(scope, receive, send)
+            return
         scope[BODY] = body
         scope[BODY_HASH] = hex0x(hashlib.sha256(body).digest())
         await self._app(scope, _replay(body, receive), send)
+
+
+def nests_too_deep(body: bytes) -> bool:
+    """Whether more than `MAX_NESTING` brackets are open at once, those inside strings counted as well.
+
+    >>> nests_too_deep(b"[" * 33), nests_too_deep(b"[]" * 33)
+    (True, False)
+    """
+    depth = 0
+    for bracket in body.translate(None, NO_BRACKETS):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_NESTING:
+            return True
+    return False
 
 
 async def _read(receive: Receive, limit: int) -> bytes | None:

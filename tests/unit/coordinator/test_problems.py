@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -106,6 +107,20 @@ def test_bodies_that_are_no_request_are_refused_with_a_hint(site: Any, body: byt
     assert answer.json()["code"] == "schema_invalid"
     assert answer.json()["hint"]
     assert site.dump() == before
+
+
+def test_nesting_is_refused_whatever_the_interpreter_would_allow(
+    site: Any,
+) -> None:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)  # as a library of another role in the same process may leave it
+    try:
+        with site.http(site.node) as http:
+            answer = http.post("/v1/tasks", content=b"[" * 100_000, headers={"content-type": "application/json"})
+    finally:
+        sys.setrecursionlimit(limit)
+    assert (answer.status_code, answer.json()["code"]) == (422, "schema_invalid")
+    assert "32 levels" in answer.json()["threshold"]
 
 
 def test_no_path_is_redirected(site: Any) -> None:
