@@ -12,14 +12,19 @@ from pydantic import BaseModel, ConfigDict
 from rich.console import Console
 
 from protocol.signing import checksummed
+from testnet.accounts import Provider
 from testnet.closing import Findings
 from testnet.evidence import BUNDLES
 from testnet.hints import offline_commands
+from testnet.profile import CREDIT
 from testnet.run import Run
 from testnet.tally import NodeTally
 
 STEPS_TO_LEARN = 12
 """Fewer steps may be too few for the pass rate to rise."""
+OWED = "a root can be claimed from once its windows are over"
+COMMANDS_SHOWN = 2
+"""One accepted submission and one slashed: the first of each stand first."""
 
 
 class Summary(BaseModel):
@@ -38,6 +43,8 @@ class Summary(BaseModel):
     restarted: list[str]
     slashed: list[str]
     cheaters: list[str]
+    names: dict[str, str]
+    """What each provider's worker is called, and how it cheats, by the provider's address."""
     reward_first: float
     reward_last: float
     policy_version: int
@@ -60,21 +67,10 @@ class Summary(BaseModel):
 
 def summarise(run: Run, findings: Findings, rates: list[float], wall_seconds: float) -> Summary:
     tally = run.observer.tally
-    cheaters = [provider.owner.address for provider in run.accounts.cheaters]
     honest_rejected = sum(
         tally.node(p.node.address).rejected.total() for p in run.accounts.providers if p.cheat is None
     )
-    checks = {
-        "all steps taken": tally.policy_version == run.plan.num_steps,
-        "no honest submission rejected": honest_rejected == 0,
-        "each cheat rejected from its first submission on": all(
-            _never_accepted(tally.node(p.node.address)) for p in run.accounts.cheaters
-        ),
-        "exactly the cheaters slashed": sorted(findings.slashed) == sorted(cheaters),
-        "audit": findings.passed,
-    }
-    if run.plan.num_steps >= STEPS_TO_LEARN:
-        checks["the last weights pass more than the first"] = rates[1] > rates[0]
+    checks = _checks(run, findings, rates, honest_rejected)
     return Summary(
         seed=run.plan.seed,
         steps=tally.step,
@@ -86,7 +82,8 @@ def summarise(run: Run, findings: Findings, rates: list[float], wall_seconds: fl
         expired=tally.expired,
         restarted=list(run.restarted),
         slashed=list(findings.slashed),
-        cheaters=cheaters,
+        cheaters=[provider.owner.address for provider in run.accounts.cheaters],
+        names={provider.owner.address: _name(provider) for provider in run.accounts.providers},
         reward_first=rates[0],
         reward_last=rates[1],
         policy_version=tally.policy_version or 0,
@@ -103,13 +100,36 @@ def summarise(run: Run, findings: Findings, rates: list[float], wall_seconds: fl
     )
 
 
+def _checks(run: Run, findings: Findings, rates: list[float], honest_rejected: int) -> dict[str, bool]:
+    """What this run has to show, and whether it does."""
+    cheaters = run.accounts.cheaters
+    checks = {
+        "all steps taken": run.observer.tally.policy_version == run.plan.num_steps,
+        "no honest submission rejected": honest_rejected == 0,
+        "audit": findings.passed,
+    }
+    if cheaters:
+        nodes = [run.observer.tally.node(cheater.node.address) for cheater in cheaters]
+        checks["each cheat rejected from its first submission on"] = all(map(_never_accepted, nodes))
+        checks["exactly the cheaters slashed"] = sorted(findings.slashed) == sorted(c.owner.address for c in cheaters)
+    else:
+        checks["nobody slashed"] = not findings.slashed
+    if run.plan.num_steps >= STEPS_TO_LEARN:
+        checks["the last weights pass more than the first"] = rates[1] > rates[0]
+    return checks
+
+
 def print_summary(summary: Summary, console: Console) -> None:
     """For people."""
     print_lines(("", *(f"{name:<15} {value}" for name, value in _rows(summary))), console)
     for name, holds in summary.checks.items():
         console.print(f"{'✓' if holds else '✗'} {name}", style="green" if holds else "bold red")
     console.print("\nCheck it again, with nothing running:")
-    print_lines(offline_commands(summary.audited, Path(summary.run_dir) / BUNDLES, summary.trusted_head), console)
+    bundles = Path(summary.run_dir) / BUNDLES
+    shown = summary.audited[:COMMANDS_SHOWN]
+    print_lines(offline_commands(shown, bundles, summary.trusted_head), console)
+    if len(summary.audited) > len(shown):
+        console.print(f"and {len(summary.audited) - len(shown)} more bundles there", highlight=False)
 
 
 def print_lines(lines: Iterable[str], console: Console) -> None:
@@ -123,13 +143,23 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
     return [
         ("pass rate", f"{summary.reward_first:.3f} -> {summary.reward_last:.3f} on 1,024 held-back problems"),
         ("submissions", f"{summary.accepted} accepted, {summary.rejected} rejected ({reasons or 'none'})"),
-        ("slashed", ", ".join(checksummed(address) for address in summary.slashed) or "nobody"),
-        ("credits", f"{summary.credits_paid_wei} wei paid, {summary.credits_owed_wei} wei owed"),
+        ("slashed", ", ".join(f"{summary.names[a]}: provider {checksummed(a)}" for a in summary.slashed) or "nobody"),
+        ("credits", f"{_credits(summary.credits_paid_wei)} paid, {_credits(summary.credits_owed_wei)} owed: {OWED}"),
         ("log root", summary.ledger_root),
         ("first accepted", f"after {summary.first_accept_seconds} s"),
         ("took", f"{summary.wall_seconds} s on {summary.chain}"),
         ("run folder", summary.run_dir),
     ]
+
+
+def _name(provider: Provider) -> str:
+    return f"{provider.name} ({provider.cheat})" if provider.cheat else provider.name
+
+
+def _credits(amount_wei: str) -> str:
+    """Decimal text in base units as credits, every digit kept."""
+    whole, part = divmod(int(amount_wei), CREDIT)
+    return f"{whole}.{part:018d}".rstrip("0").rstrip(".")
 
 
 def _never_accepted(node: NodeTally) -> bool:
