@@ -1,0 +1,31 @@
+"""A summary to print: of a run that did what it should."""
+
+from testnet.summary import Summary
+
+SUMMARY = Summary(
+    seed=0,
+    steps=12,
+    chain="anvil",
+    accepted=40,
+    rejected=2,
+    rejected_by_reason={"toploc_mismatch": 2},
+    honest_rejected=0,
+    expired=0,
+    restarted=[],
+    slashed=["0x" + "0a" * 20],
+    cheaters=["0x" + "0a" * 20],
+    names={"0x" + "0b" * 20: "worker-0", "0x" + "0a" * 20: "worker-1 (wrong-model)"},
+    reward_first=0.4,
+    reward_last=0.55,
+    policy_version=12,
+    ledger_root="0x" + "01" * 32,
+    credits_paid_wei="1",
+    credits_owed_wei="2",
+    audit="ok",
+    audited=["0x" + "02" * 32],
+    trusted_head="7:90:0x" + "01" * 32,
+    first_accept_seconds=30.1,
+    wall_seconds=200.5,
+    run_dir="/runs/0001",
+    checks={"audit": True, "all steps taken": True},
+)
