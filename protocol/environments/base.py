@@ -103,8 +103,9 @@ class Environment(ABC):
         text = self.config.prompt_template.replace("{question}", problem.question)
         if target_length != NO_TARGET_LENGTH:
             text += self.config.length_suffix.replace("{target}", str(target_length))
-        bos = self.tokenizer.bos_id
-        return ([] if bos is None else [bos]) + self.tokenizer.encode(text)
+        tokens, bos = self.tokenizer.encode(text), self.tokenizer.bos_id
+        # A rendered chat template may spell the BOS token out.
+        return tokens if bos is None or tokens[:1] == [bos] else [bos, *tokens]
 
     def reward(self, problem: Problem, completion: Sequence[int]) -> float:
         """The task reward of completion tokens (with or without the final EOS), exactly as float32 stores it."""

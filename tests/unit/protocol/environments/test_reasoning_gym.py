@@ -174,3 +174,14 @@ def test_a_wrong_configuration_names_what_is_wrong(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         make_environment(**changes)
+
+
+@pytest.mark.parametrize("template", ["{question}", "<bos>{question}"])
+def test_a_prompt_starts_with_one_bos_token(tokenizer: Tokenizer, template: str) -> None:
+    backend = make_tokenizer()
+    backend.add_special_tokens(["<bos>"])
+    bos = backend.token_to_id("<bos>")
+    with_bos = Tokenizer(backend, [EOS_ID], bos, None)
+    environment = load({"dataset": "chain_sum", "prompt_template": template}, with_bos)
+    prompt = environment.prompt(environment.problem(0))
+    assert prompt == [bos, *tokenizer.encode(environment.problem(0).question)]
