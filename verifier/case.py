@@ -1,22 +1,18 @@
-"""A submission as a verifier sees it: first what was fetched, then what it says.
+"""A submission as a verifier sees it, before any of it is believed.
 
-In: `Dossier` (signed messages, file bytes, rules, and facts that come from the chain or the audited log).
-Out: `Case`, frozen, with the file parsed and the seed derived; every check takes a `Case` and nothing else.
+In: signed messages, file bytes, rules, and facts that come from the chain or the audited log. Out: `Dossier`, and the
+`Terms` that its file is judged by (`protocol/checks/case.py`).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from protocol.canonical import hex0x
+from protocol.checks.case import Terms
 from protocol.environments.base import Environment
-from protocol.prompts import Prompt, task_prompts
 from protocol.randomness import task_seed
-from protocol.rollouts import FileHeader, Rollout, content_hash, read_rollouts
 from protocol.rules import Rules
 from protocol.signing import SigningDomain
 from protocol.wire import Signed, Submission, Task
@@ -24,10 +20,6 @@ from protocol.wire import Signed, Submission, Task
 if TYPE_CHECKING:
     from protocol.forward import CausalLM
     from protocol.weights import ModelConfig
-    from verifier.measurements import Measurements
-
-MAX_PROMPT_TOKENS = 8192
-"""How long a row's prompt may be before the file isn't read on; the right length is `checks/prompts.py`'s business."""
 
 FindTwin = Callable[[str, str, str], str | None]
 """(node, completions hash, submission id) to the id of another submission of that node with these completions."""
@@ -60,12 +52,16 @@ class Dossier:
 
     @property
     def submission_id(self) -> str:
-        return self.submission.message.id(self.facts.domain)
+        return self.claim.id(self.facts.domain)
+
+    @property
+    def claim(self) -> Submission:
+        return self.submission.message
 
     @property
     def seed(self) -> bytes:
         """The task's seed, from what the node signed and the chain's beacon; never from what the coordinator says."""
-        claim = self.submission.message
+        claim = self.claim
         beacon_hash = self.facts.beacon_hash or self.task.message.beacon_hash
         return task_seed(claim.pool_id, claim.policy_version, claim.node, claim.counter, beacon_hash)
 
@@ -83,62 +79,13 @@ class Instruments:
     find_twin: FindTwin
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A dossier whose file is readable. `measurements` are there once the model has run (`checks/prefill.py`)."""
-
-    dossier: Dossier
-    header: FileHeader
-    rollouts: tuple[Rollout, ...]
-    instruments: Instruments
-    measurements: Measurements | None = None
-
-    @property
-    def environment(self) -> Environment:
-        return self.instruments.environment
-
-    @property
-    def rules(self) -> Rules:
-        return self.dossier.rules
-
-    @property
-    def claim(self) -> Submission:
-        return self.dossier.submission.message
-
-    @property
-    def num_units(self) -> int:
-        return sum(rollout.num_units for rollout in self.rollouts)
-
-    @cached_property
-    def prompts(self) -> list[Prompt]:
-        """What the seed asks, one prompt a group."""
-        return task_prompts(self.rules, self.environment, self.dossier.seed)
-
-    def prompt_of(self, index: int) -> Prompt:
-        """The prompt that rollout number `index` belongs to; `checks/bounds.py` has checked their count."""
-        return self.prompts[index // self.rules.group_size]
-
-    @cached_property
-    def content_hash(self) -> str:
-        return content_hash(self.header, self.rollouts)
-
-    @cached_property
-    def completions_hash(self) -> str:
-        """SHA-256 over all completions: the same work under another task, prompt or proof has the same."""
-        digest = hashlib.sha256()
-        for rollout in self.rollouts:
-            digest.update(
-                len(rollout.output_tokens).to_bytes(4, "little") + rollout.output_tokens.astype("<i4").tobytes()
-            )
-        return hex0x(digest.digest())
-
-
-def open_case(dossier: Dossier, instruments: Instruments) -> Case:
-    """The case of a dossier. Raises MalformedFile where the file isn't exactly the schema."""
-    rules = dossier.rules
-    header, rollouts = read_rollouts(
-        dossier.file,
-        max_rows=rules.group_size * rules.groups_per_task,
-        max_tokens=max(rules.sampling.max_new_tokens, MAX_PROMPT_TOKENS),
+def terms_of(dossier: Dossier, instruments: Instruments) -> Terms:
+    """What the dossier's file is judged by."""
+    return Terms(
+        rules=dossier.rules,
+        environment=instruments.environment,
+        model_config=instruments.model_config,
+        seed=dossier.seed,
+        policy_version=dossier.claim.policy_version,
+        max_units=dossier.task.message.max_units,
     )
-    return Case(dossier, header, tuple(rollouts), instruments)

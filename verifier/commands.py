@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from verifier.pipeline import Finding
 
 app = typer.Typer(help="Check submissions for credits.", no_args_is_help=True)
 
@@ -64,25 +61,12 @@ def check(
     as_json: AsJson = False,
 ) -> int:
     """Judge a file on this machine as a drawn verifier would. Exit code 3 where it isn't acceptable."""
-    from protocol.reasons import Outcome
+    from protocol.checks.report import FileReport, print_report
     from verifier.local_check import check_file
 
-    finding = check_file(file, task, rules, model)
-    _print_finding(finding, as_json)
-    return 0 if finding.outcome is Outcome.ACCEPT else 3
-
-
-def _print_finding(finding: Finding, as_json: bool) -> None:
-    from protocol.reasons import Outcome
-
+    report = FileReport.of(check_file(file, task, rules, model))
     if as_json:
-        print(finding.evidence.model_dump_json())
-        return
-    for result in finding.evidence.checks:
-        mark = "✓" if result.outcome == Outcome.ACCEPT else "✗"
-        measured = "" if result.value is None else f" {result.value:.5g}"
-        limit = "" if result.reject_threshold is None else f" (limit {result.reject_threshold:.5g})"
-        print(" ".join(f"{mark} {result.check}{measured}{limit} {result.reason or ''} {result.detail}".split()))
-    print(f"{finding.outcome.name.lower()}{f': {finding.reason.value}' if finding.reason else ''}")
-    if finding.reason:
-        print(f"do: {finding.reason.hint}")
+        print(report.model_dump_json())
+    else:
+        print_report(report)
+    return 0 if report.holds else 3

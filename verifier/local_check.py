@@ -1,7 +1,7 @@
 """Judge a rollout file on this machine, as a drawn verifier would: nothing is sent, nothing is kept.
 
-In: the file, the signed task that it is for, the pool's rules, a model folder. Out: a `Finding`. Who signed the
-submission, when it came in and who was drawn aren't in a file, and aren't judged here.
+In: the file, the signed task that it is for, the pool's rules, a model folder. Out: a `CheckResult` a check. Who signed
+the submission, when it came in and who was drawn aren't in a file, and aren't judged here.
 """
 
 from __future__ import annotations
@@ -11,65 +11,53 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from protocol.checks.case import Terms, open_case
+from protocol.checks.results import passed, refused
+from protocol.checks.stages import run_checks
 from protocol.environments.registry import environment_of
-from protocol.errors import UsageError
+from protocol.errors import MalformedFile, UsageError
+from protocol.randomness import task_seed
+from protocol.reasons import RejectReason
 from protocol.rules import Rules
-from protocol.signing import SigningDomain
 from protocol.tokenizer import Tokenizer
-from protocol.wire import ZERO_ADDRESS, ZERO_HASH, Signed, Submission, Task
-from verifier.case import Dossier, Facts, Instruments
-from verifier.pipeline import CHEAP, Finding, examine
-
-NOT_SIGNED = "0x" + "00" * 65
-NOWHERE = SigningDomain(chain_id=0, contract=ZERO_ADDRESS, salt=ZERO_HASH)
-ROW_CHECKS = CHEAP[1:]
-"""All but the envelope."""
+from protocol.wire import CheckResult, Signed, Task
 
 Document = TypeVar("Document", bound=BaseModel)
 
 
-def check_file(file: Path, task_file: Path, rules_file: Path, model_folder: Path) -> Finding:
+def check_file(file: Path, task_file: Path, rules_file: Path, model_folder: Path) -> list[CheckResult]:
     """Raises UsageError for files that can't be read, ConfigError where environment or model aren't the rules'."""
     from protocol.forward import CausalLM
+
+    terms = _terms(_read(task_file, Signed[Task]).message, _read(rules_file, Rules), model_folder)
+    try:
+        case = open_case(_bytes(file), terms)
+    except MalformedFile as error:
+        return [refused("schema", RejectReason.SCHEMA_INVALID, str(error))]
+    results = run_checks(case, lambda: CausalLM.load(model_folder).eval())
+    return [passed("schema", num_audited=len(case.rollouts)), *results]
+
+
+def _terms(task: Task, rules: Rules, model_folder: Path) -> Terms:
     from protocol.weights import ModelConfig
 
-    task = _read(task_file, Signed[Task]).message
-    rules = _read(rules_file, Rules)
     if rules.rules_hash != task.rules_hash:
         raise UsageError("the rules aren't the task's", f"{rules.rules_hash}, leased under {task.rules_hash}")
-    instruments = Instruments(
+    return Terms(
+        rules=rules,
         environment=environment_of(rules.environment, Tokenizer.load(model_folder)),
         model_config=ModelConfig.load(model_folder),
-        load_model=lambda: CausalLM.load(model_folder).eval(),
-        find_twin=lambda node, completions_hash, submission_id: None,
-    )
-    return examine(_dossier(file, task, rules), instruments, ROW_CHECKS)
-
-
-def _dossier(file: Path, task: Task, rules: Rules) -> Dossier:
-    """What can be said of a file that nobody has signed for: the seed follows from the task alone."""
-    submission = Submission(
-        pool_id=task.pool_id,
+        seed=task_seed(task.pool_id, task.policy_version, task.node, task.counter, task.beacon_hash),
         policy_version=task.policy_version,
-        node=task.node,
-        counter=task.counter,
-        rules_hash=task.rules_hash,
-        content_hash=ZERO_HASH,
+        max_units=task.max_units,
     )
-    facts = Facts(
-        domain=NOWHERE,
-        coordinator=ZERO_ADDRESS,
-        beacon_hash=task.beacon_hash,
-        received_time=0,
-        rules_hashes=frozenset({task.rules_hash}),
-    )
-    return Dossier(
-        submission=Signed[Submission](message=submission, signature=NOT_SIGNED),
-        task=Signed[Task](message=task, signature=NOT_SIGNED),
-        file=file.read_bytes(),
-        rules=rules,
-        facts=facts,
-    )
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} can't be read", str(error)) from error
 
 
 def _read(path: Path, shape: type[Document]) -> Document:

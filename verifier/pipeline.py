@@ -1,63 +1,26 @@
 """From a dossier to a finding: the checks, cheapest first.
 
-In: `Dossier` and `Instruments`. Out: `Finding`. The cheap part stops at its first
-refusal, so that hostile files cost little; the model runs once for all checks that need it, and they all report.
-Bytes from outside end in a verdict, whatever they are; a fault of this verifier travels as an exception, and
-no verdict follows from it.
+    envelope ─▶ duplicates ─▶ protocol/checks: bounds, prompts, proofs, termination, rewards ─▶ what needs the model
+
+In: `Dossier` and `Instruments`. Out: `Finding`. Bytes from outside end in a verdict, whatever they are; a fault of
+this verifier travels as an exception, and no verdict follows from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from protocol.canonical import hex0x
+from protocol.checks.case import Case, open_case
+from protocol.checks.results import passed, refused
+from protocol.checks.stages import CHEAP, Check, run_checks, worst
 from protocol.errors import MalformedFile
 from protocol.reasons import Outcome, RejectReason
 from protocol.wire import CheckResult, Evidence
-from verifier.case import Case, Dossier, Instruments, open_case
-from verifier.checks import (
-    bounds,
-    duplicates,
-    envelope,
-    logprobs,
-    prompts,
-    proofs,
-    rewards,
-    sampling,
-    termination,
-    toploc,
-)
-from verifier.results import passed, refused
-
-if TYPE_CHECKING:
-    from verifier.measurements import Measurements
-
-Check = Callable[[Case], CheckResult]
-
-CHEAP: tuple[Check, ...] = (
-    envelope.check,
-    bounds.check,
-    prompts.check,
-    duplicates.check,
-    proofs.check,
-    termination.check,
-    rewards.check,
-)
-"""On bytes alone."""
-
-COSTLY: tuple[Check, ...] = (
-    toploc.check_content,
-    toploc.check_exponents,
-    toploc.check_mantissas,
-    sampling.check_margin,
-    sampling.check_mismatch,
-    sampling.check_tail,
-    termination.check_eos,
-    logprobs.check,
-)
-"""On what the model says of them."""
+from verifier.case import Dossier, Instruments, terms_of
+from verifier.checks import duplicates, envelope
 
 
 @dataclass(frozen=True)
@@ -73,40 +36,27 @@ class Finding:
     completions_hash: str | None
 
 
-def examine(dossier: Dossier, instruments: Instruments, cheap: Sequence[Check] = CHEAP) -> Finding:
+def examine(dossier: Dossier, instruments: Instruments) -> Finding:
     """Run the checks. Raises only for faults of this verifier (a missing model, a bug)."""
     try:
-        case = open_case(dossier, instruments)
+        case = open_case(dossier.file, terms_of(dossier, instruments))
     except MalformedFile as error:
-        return finding_of(dossier, None, [refused("schema", RejectReason.SCHEMA_INVALID, str(error))])
-    return finding_of(dossier, case, [passed("schema", num_audited=len(case.rollouts)), *run_checks(case, cheap)])
+        return _finding(dossier, None, [refused("schema", RejectReason.SCHEMA_INVALID, str(error))])
+    whose: tuple[Check, ...] = (
+        partial(envelope.check, dossier),
+        partial(duplicates.check, dossier, instruments.find_twin),
+    )
+    results = run_checks(case, instruments.load_model, whose + CHEAP)
+    return _finding(dossier, case, [passed("schema", num_audited=len(case.rollouts)), *results])
 
 
-def run_checks(case: Case, cheap: Sequence[Check]) -> list[CheckResult]:
-    """The cheap checks up to the first refusal; if there is none, all of those that need the model."""
-    results: list[CheckResult] = []
-    for check in cheap:
-        results.append(check(case))
-        if results[-1].outcome != Outcome.ACCEPT:
-            return results
-    measured_case = replace(case, measurements=_measure(case))
-    return results + [check(measured_case) for check in COSTLY]
-
-
-def _measure(case: Case) -> Measurements:
-    from verifier.checks.prefill import measure  # torch is loaded for the first file that gets this far
-
-    return measure(case, case.instruments.load_model())
-
-
-def finding_of(dossier: Dossier, case: Case | None, results: Sequence[CheckResult]) -> Finding:
-    """The worst result decides; among equals the first."""
-    worst = max(results, key=lambda result: result.outcome)
+def _finding(dossier: Dossier, case: Case | None, results: Sequence[CheckResult]) -> Finding:
+    decisive = worst(results)
     evidence = Evidence(
         submission_id=dossier.submission_id,
         seed=hex0x(dossier.seed),
         num_units=case.num_units if case else 0,
         checks=tuple(results),
     )
-    reason = RejectReason(worst.reason) if worst.reason else None
-    return Finding(Outcome(worst.outcome), reason, evidence, case.completions_hash if case else None)
+    reason = RejectReason(decisive.reason) if decisive.reason else None
+    return Finding(Outcome(decisive.outcome), reason, evidence, case.completions_hash if case else None)

@@ -64,14 +64,16 @@ def verify(
     """Judge own work as a verifier would, with the pool's thresholds. Exit code 3 where it doesn't hold."""
     settings = _settings(config)
     _limit_threads(settings)
-    from worker.verify import print_reports, reports_of
+    from protocol.checks.report import print_report
+    from worker.verify import reports_of
 
     reports = reports_of(settings, submission_id)
     if as_json:
         json.dump([report.model_dump(mode="json") for report in reports], sys.stdout)
         print()
     else:
-        print_reports(reports)
+        for report in reports:
+            print_report(report)
     if not all(report.holds for report in reports):
         raise typer.Exit(3)
 

@@ -19,12 +19,12 @@ import threading
 from collections.abc import Sequence
 
 from protocol.clock import Clock
+from protocol.engines.base import Completion, Engine
 from protocol.errors import NotEligible, Rejected, Unreachable, VerificationFailed
 from protocol.rollouts import Rollout
 from protocol.telemetry import get_logger
 from protocol.wire import Signed, Task
 from worker.config import WorkerConfig
-from worker.engine.base import Completion, Engine
 from worker.folder import WorkerFolder
 from worker.membership import Membership
 from worker.outbox import Entry
@@ -71,7 +71,7 @@ class Worker:
     @classmethod
     def make_engine(cls, config: WorkerConfig) -> Engine:
         """The engine that the configuration names. Torch's is imported by who asks for it."""
-        from worker.engine.torch import TorchEngine
+        from protocol.engines.torch import TorchEngine
 
         return TorchEngine(config.max_batch)
 

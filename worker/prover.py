@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from protocol.engines.base import Completion
 from protocol.environments.base import Environment
 from protocol.errors import ProofpoolError
 from protocol.prompts import Prompt
 from protocol.rollouts import Rollout
 from protocol.rules import ToplocRules
 from protocol.toploc.build import build_rollouts
-from worker.engine.base import Completion
 
 
 def proofs_of(completions: Sequence[Completion], rules: ToplocRules) -> list[bytes]:

@@ -1,26 +1,23 @@
 """Judging own submissions on this machine: the same checks as a verifier's, with every measured value.
 
 In: `WorkerConfig`, and a submission id (fetched from the coordinator) or nothing (what lies in the
-outbox). Out: one `Report` a submission.
+outbox). Out: one `FileReport` a submission.
 """
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Literal
 
 import httpx
 import torch
-from pydantic import BaseModel, ConfigDict
-from rich.console import Console
-from rich.table import Table
+from pydantic import BaseModel
 
+from protocol.checks.report import FileReport
 from protocol.clock import SystemClock
 from protocol.errors import UsageError
-from protocol.reasons import Outcome
 from protocol.shardcast.client import version_folder
-from protocol.wire import CheckResult, Hash32, Signed, Submission, Task
+from protocol.wire import Hash32, Signed, Submission, Task
 from worker.config import WorkerConfig
 from worker.joining import join
 from worker.leases import Leases
@@ -33,16 +30,6 @@ from worker.weights import Weights
 from worker.work import Work
 
 
-class Report(BaseModel):
-    """All findings about one submission, ending with the first that fails."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    schema_version: Literal[1] = 1
-    submission_id: Hash32
-    holds: bool
-    findings: tuple[CheckResult, ...]
-
-
 class _Item(BaseModel):
     """What is to be judged."""
 
@@ -52,7 +39,7 @@ class _Item(BaseModel):
     file: bytes
 
 
-def reports_of(config: WorkerConfig, submission_id: str | None) -> list[Report]:
+def reports_of(config: WorkerConfig, submission_id: str | None) -> list[FileReport]:
     """Reports on one submission, or on all in the outbox. Raises Unreachable, Rejected, UsageError."""
     torch.set_num_threads(config.num_threads)
     membership = join(config, SystemClock())
@@ -62,18 +49,6 @@ def reports_of(config: WorkerConfig, submission_id: str | None) -> list[Report]:
     with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(config, membership, Path(scratch))
         return [bench.report(item) for item in items]
-
-
-def print_reports(reports: list[Report]) -> None:
-    """For people: a table a submission."""
-    console = Console()
-    for report in reports:
-        table = Table("check", "", "value", "reject over", "detail", title=report.submission_id)
-        for finding in report.findings:
-            mark = "✓" if finding.outcome == Outcome.ACCEPT else "✗"
-            value, limit = (f"{x:.4g}" if x is not None else "" for x in (finding.value, finding.reject_threshold))
-            table.add_row(finding.check, mark, value, limit, finding.reason or finding.detail)
-        console.print(table)
 
 
 class Bench:
@@ -87,16 +62,15 @@ class Bench:
         outbox = Outbox(scratch / "outbox", config.give_up_seconds)
         self._tasks = Tasks(membership, Leases(scratch / "leases", membership.domain), outbox)
 
-    def report(self, item: _Item) -> Report:
+    def report(self, item: _Item) -> FileReport:
         self._tasks.check_beacon(item.task)
         task = item.task.message
         folder = self._model_folder(task.policy_version)
         rules = self._terms.rules(task.rules_hash)
         environment = self._terms.environment(rules, folder)
         work = Work(item.task, task.id(self._membership.domain), rules, environment)
-        found = tuple(findings(item.file, item.submission.message.content_hash, work, folder))
-        holds = all(finding.outcome == Outcome.ACCEPT for finding in found)
-        return Report(submission_id=item.submission_id, holds=holds, findings=found)
+        found = findings(item.file, item.submission.message.content_hash, work, folder)
+        return FileReport.of(found, item.submission_id)
 
     def _model_folder(self, policy_version: int) -> Path:
         held = version_folder(self._held, policy_version)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from protocol.engines.base import Request
 from protocol.environments.base import Environment
 from protocol.prompts import Prompt, task_prompts
 from protocol.randomness import task_seed
 from protocol.rollouts import FileHeader
 from protocol.rules import Rules
 from protocol.wire import Signed, Task
-from worker.engine.base import Request
 
 
 @dataclass(frozen=True, eq=False)

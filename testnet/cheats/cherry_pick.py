@@ -7,8 +7,8 @@ by: the sampling margin, since the task's seed fixes the noise.
 from __future__ import annotations
 
 from protocol.canonical import sha256
+from protocol.engines.base import Completion
 from testnet.cheats.dishonest import Dishonest
-from worker.engine.base import Completion
 from worker.prover import in_task_order, reward_of
 from worker.work import Work
 

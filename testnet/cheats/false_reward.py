@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from protocol.engines.base import Completion
 from testnet.cheats.dishonest import Dishonest
-from worker.engine.base import Completion
 from worker.work import Work
 
 

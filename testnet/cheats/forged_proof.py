@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from protocol.engines.base import Completion
 from protocol.toploc.encoding import num_chunks
 from testnet.cheats.dishonest import Dishonest
-from worker.engine.base import Completion
 from worker.work import Work
 
 MODULUS = 65_497

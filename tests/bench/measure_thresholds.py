@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from protocol.checks.prefill import measure
 from protocol.forward import CausalLM
 from protocol.rollouts import Rollout
 from protocol.rules import SamplingRules
@@ -30,8 +31,6 @@ from tests.unit.verifier.verifier_world import BASE_MODEL, World, make_rules, st
 from trainer.learner import Learner, RecipeConfig
 from trainer.loss import group_advantages
 from trainer.samples import Sample, TrainingBatch
-from verifier.case import open_case
-from verifier.checks.prefill import measure
 
 STATISTICS = ("toploc_exponents", "toploc_mantissas", "sampling_margin", "sampling_mismatch", "logprobs")
 OUT = Path(__file__).resolve().parents[2] / "verifier" / "thresholds.json"
@@ -40,7 +39,7 @@ Figures = dict[str, float]
 
 def figures(world: World, rollouts: list[Rollout], counter: int) -> Figures:
     """The statistics as they are, before a check rounds them."""
-    found = measure(open_case(world.dossier(rollouts, counter), world.instruments()), world.model)
+    found = measure(world.case(rollouts, counter), world.model)
     claimed = np.concatenate([rollout.output_logprobs for rollout in rollouts])
     values = (
         found.proofs.mismatch_share,
@@ -138,7 +137,7 @@ def other_tokens(world: World, **how: Any) -> Callable[[int], list[Rollout]]:
         rows = world.rollouts(completions, counter)
         proofs = build_rollouts([states_of(world.model, r) for r in rows])
         rows = [replace(r, proofs=p) for r, p in zip(rows, proofs, strict=True)]
-        right = measure(open_case(world.dossier(rows, counter), world.instruments()), world.model).logprobs
+        right = measure(world.case(rows, counter), world.model).logprobs
         ends = np.cumsum([r.num_units for r in rows])[:-1]
         return [
             replace(r, output_logprobs=row.astype(np.float32))

@@ -6,30 +6,30 @@ that a node can be slashed for is judged after this, on bytes that the node has 
 
 from __future__ import annotations
 
+from protocol.checks.case import Case
+from protocol.checks.results import passed, refused
 from protocol.errors import SignatureInvalid
 from protocol.reasons import RejectReason
-from protocol.wire import CheckResult, Submission, Task
-from verifier.case import Case
-from verifier.results import passed, refused
+from protocol.wire import CheckResult
+from verifier.case import Dossier
 
 NAME = "envelope"
 
+Fault = tuple[RejectReason, str]
 
-def check(case: Case) -> CheckResult:
-    for finding in (_signatures, _lease, _rules, _deadline, _content):
-        fault = finding(case)
+
+def check(dossier: Dossier, case: Case) -> CheckResult:
+    for finding in (_signatures, _lease, _beacon, _rules, _deadline, _content):
+        fault = finding(dossier, case)
         if fault is not None:
             return refused(NAME, *fault)
     return passed(NAME)
 
 
-Fault = tuple[RejectReason, str]
-
-
-def _signatures(case: Case) -> Fault | None:
-    facts, dossier = case.dossier.facts, case.dossier
+def _signatures(dossier: Dossier, case: Case) -> Fault | None:
+    facts = dossier.facts
     try:
-        dossier.submission.check(case.claim.node, facts.domain)
+        dossier.submission.check(dossier.claim.node, facts.domain)
     except SignatureInvalid as error:
         return RejectReason.SIGNATURE_INVALID, f"submission: {error.why}"
     try:
@@ -39,36 +39,41 @@ def _signatures(case: Case) -> Fault | None:
     return None
 
 
-def _lease(case: Case) -> Fault | None:
+def _lease(dossier: Dossier, case: Case) -> Fault | None:
     """The node and the coordinator speak of the same task, and so does the file."""
-    task, claim = case.dossier.task.message, case.claim
+    task, claim = dossier.task.message, dossier.claim
     for name in ("pool_id", "policy_version", "node", "counter", "rules_hash"):
-        if getattr(task, name) != getattr(claim, name):
-            return RejectReason.LEASE_UNKNOWN, f"{name}: {_of(task, name)} leased, {_of(claim, name)} submitted"
-    if case.header.task_id != task.id(case.dossier.facts.domain):
+        leased, submitted = getattr(task, name), getattr(claim, name)
+        if leased != submitted:
+            return RejectReason.LEASE_UNKNOWN, f"{name}: {leased} leased, {submitted} submitted"
+    if case.header.task_id != task.id(dossier.facts.domain):
         return RejectReason.FILE_MISMATCH, f"the file is for task {case.header.task_id}"
     return None
 
 
-def _rules(case: Case) -> Fault | None:
-    wanted, known = case.claim.rules_hash, case.dossier.facts.rules_hashes
+def _beacon(dossier: Dossier, case: Case) -> Fault | None:
+    """A lease on a block that the chain has dropped asked for other work than the chain does."""
+    leased, sealed = dossier.task.message.beacon_hash, dossier.facts.beacon_hash
+    if leased != sealed:
+        return RejectReason.REORGED, f"the lease names beacon {leased}, the chain has {sealed}"
+    return None
+
+
+def _rules(dossier: Dossier, case: Case) -> Fault | None:
+    wanted, known = dossier.claim.rules_hash, dossier.facts.rules_hashes
     if case.rules.rules_hash != wanted or wanted not in known:
         return RejectReason.RULES_CHANGED, f"the pool's record names other rules than {wanted}"
     return None
 
 
-def _deadline(case: Case) -> Fault | None:
-    received, deadline = case.dossier.facts.received_time, case.dossier.task.message.deadline
+def _deadline(dossier: Dossier, case: Case) -> Fault | None:
+    received, deadline = dossier.facts.received_time, dossier.task.message.deadline
     if received > deadline:
         return RejectReason.LEASE_EXPIRED, f"received {received - deadline} s after the deadline"
     return None
 
 
-def _content(case: Case) -> Fault | None:
-    if case.content_hash != case.claim.content_hash:
+def _content(dossier: Dossier, case: Case) -> Fault | None:
+    if case.content_hash != dossier.claim.content_hash:
         return RejectReason.FILE_MISMATCH, f"the rows hash to {case.content_hash}"
     return None
-
-
-def _of(message: Task | Submission, name: str) -> object:
-    return getattr(message, name)

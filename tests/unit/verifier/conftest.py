@@ -9,25 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from protocol.api import LogEntry
 from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
 from protocol.draw import Seat
-from protocol.forward import CausalLM
 from protocol.merkle.history import MemoryLog, event_leaf_hash_of
 from protocol.reasons import Outcome, RejectReason
-from protocol.rollouts import Rollout
 from protocol.signing import Signer, SigningDomain
-from protocol.tokenizer import Tokenizer
-from protocol.weights import load_weights, save_checkpoint
 from protocol.wire import ZERO_HASH, Evidence, Signed, Verdict
-from testnet.task import testnet_environment
-from tests.unit.verifier.verifier_world import BASE_MODEL, World, make_rules
 from verifier.store import open_store
 from verifier.verdicts import KeptVerdict
-from worker.engine.base import Completion
 
 POOL_ID = 1
 PROVIDER = "0x" + "77" * 20
@@ -149,35 +141,3 @@ def make_verdict(make_signer: Callable[[int], Signer], domain: SigningDomain) ->
         return KeptVerdict(Signed[Verdict].by(make_signer(5), verdict, domain), evidence, f"0x{salt:064x}")
 
     return make
-
-
-@pytest.fixture(scope="session")
-def world() -> World:
-    """The testnet's base model and task."""
-    torch.set_num_threads(1)
-    environment = testnet_environment(Tokenizer.load(BASE_MODEL))
-    return World(make_rules(environment), environment, BASE_MODEL, CausalLM.load(BASE_MODEL).eval())
-
-
-@pytest.fixture(scope="session")
-def honest_completions(world: World) -> list[Completion]:
-    return world.completions()
-
-
-@pytest.fixture
-def honest(world: World, honest_completions: list[Completion]) -> list[Rollout]:
-    """An honest submission's rows; tests alter what they like."""
-    return world.rollouts(honest_completions)
-
-
-@pytest.fixture(scope="session")
-def other_model(world: World) -> CausalLM:
-    """Another checkpoint of the same architecture, as able as the right one."""
-    return CausalLM.of(world.model.config, load_weights(BASE_MODEL / "other.safetensors")).eval()
-
-
-@pytest.fixture(scope="session")
-def other_folder(other_model: CausalLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("other") / "model"
-    save_checkpoint(folder, other_model.config, other_model.weights(), [BASE_MODEL / "tokenizer.json"])
-    return folder

@@ -26,7 +26,7 @@ def no_model() -> NoReturn:
 def test_evidence_has_one_hash_and_every_check_in_order(world: World, honest: list[Rollout]) -> None:
     finding = world.examine(honest)
     names = [result.check for result in finding.evidence.checks]
-    assert names[:8] == [*("schema", "envelope", "bounds", "prompts", "duplicates", "proofs", "termination", "rewards")]
+    assert names[:8] == [*("schema", "envelope", "duplicates", "bounds", "prompts", "proofs", "termination", "rewards")]
     assert finding.evidence.num_units == sum(r.num_units for r in honest)
     canonical_json(finding.evidence.as_json())
     assert canonical_hash(finding.evidence.as_json()) == canonical_hash(world.examine(honest).evidence.as_json())

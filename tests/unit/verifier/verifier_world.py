@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from protocol.checks.case import Case, Terms, open_case
+from protocol.engines.base import Completion, Request
+from protocol.engines.torch import TorchEngine
 from protocol.environments.base import Environment
 from protocol.forward import CausalLM
 from protocol.prompts import task_prompts
@@ -19,11 +22,9 @@ from protocol.rules import EnvironmentRules, Rules, SamplingRules
 from protocol.signing import Signer, SigningDomain
 from protocol.wire import Signed, Submission, Task
 from testnet import base_model
-from verifier.case import Dossier, Facts, Instruments
+from verifier.case import Dossier, Facts, Instruments, terms_of
 from verifier.pipeline import Finding, examine
 from verifier.thresholds import default_thresholds
-from worker.engine.base import Completion, Request
-from worker.engine.torch import TorchEngine
 from worker.prover import in_task_order, proofs_of, reward_of, rollout_of
 
 BASE_MODEL = Path(base_model.__file__).parent
@@ -129,6 +130,18 @@ class World:
             rules=self.rules,
             facts=facts,
         )
+
+    def terms(self, **changes: Any) -> Terms:
+        """What the files of task 0 are judged by; with `seed`, those of another."""
+        honest = terms_of(self.dossier([]), self.instruments())
+        return replace(honest, **changes)
+
+    def case(
+        self, rollouts: Sequence[Rollout], counter: int = 0, *, header: FileHeader | None = None, **changes: Any
+    ) -> Case:
+        """These rows as a file, opened; `changes` are of its `Terms`."""
+        file = write_rollouts(header or self.header(counter), rollouts)
+        return open_case(file, self.terms(**{"seed": self.seed(counter)} | changes))
 
     def instruments(self, **changes: Any) -> Instruments:
         honest = Instruments(

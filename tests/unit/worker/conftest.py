@@ -12,13 +12,14 @@ from typing import Any
 
 import httpx
 import pytest
-import torch
 from pydantic import TypeAdapter
 
 from protocol import api
 from protocol.canonical import hex0x, sha256
 from protocol.chain.pool import PoolRecord, VersionRecord
 from protocol.client import ENVELOPE_HEADER, CoordinatorClient
+from protocol.engines.base import Engine
+from protocol.engines.torch import TorchEngine
 from protocol.environments.registry import load_environment
 from protocol.reasons import RejectReason
 from protocol.rollouts import Rollout, content_hash, read_rollouts
@@ -26,12 +27,8 @@ from protocol.rules import Rules
 from protocol.shardcast.origin import publish
 from protocol.signing import Signer, SigningDomain
 from protocol.tokenizer import Tokenizer
-from protocol.weights import ModelConfig, save_checkpoint
 from protocol.wire import Receipt, Signed, Task, WeightsRelease
-from testnet.base_model.vocabulary import EOS_ID, PAD_ID, make_tokenizer
 from worker.config import WorkerConfig
-from worker.engine.base import Engine
-from worker.engine.torch import TorchEngine
 from worker.folder import WorkerFolder
 from worker.loop import Worker
 from worker.membership import Membership
@@ -273,38 +270,6 @@ class FakePool:
 def make_clock() -> Callable[[int], StillClock]:
     """A clock that stops the loop after so many waits."""
     return StillClock
-
-
-@pytest.fixture(scope="session")
-def make_model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
-    """A Llama of 2 layers x 128 with weights drawn from the given seed: its completions differ wildly in length."""
-
-    def make(seed: int) -> Path:
-        backend = make_tokenizer()
-        config = ModelConfig(
-            model_type="llama",
-            vocab_size=backend.get_vocab_size(),
-            hidden_size=128,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=4,
-            head_dim=32,
-            max_position_embeddings=128,
-            eos_token_id=EOS_ID,
-            pad_token_id=PAD_ID,
-        )
-        source = torch.Generator().manual_seed(seed)
-        weights = {
-            name: torch.ones(shape) if "norm" in name else torch.randn(shape, generator=source) * 0.15
-            for name, shape in config.weight_shapes().items()
-        }
-        home = tmp_path_factory.mktemp("model")
-        (home / "tokenizer.json").write_text(backend.to_str())
-        save_checkpoint(home / "folder", config, weights, companions=[home / "tokenizer.json"])
-        return home / "folder"
-
-    return make
 
 
 @pytest.fixture(scope="session")

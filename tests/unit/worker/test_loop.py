@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from protocol.api import SubmissionEnvelope
+from protocol.engines.torch import TorchEngine
 from protocol.environments.registry import environment_of
 from protocol.errors import ChainError, MalformedFile, NotEligible, SignatureInvalid, Unreachable, VerificationFailed
 from protocol.prompts import task_prompts
@@ -18,7 +19,6 @@ from protocol.randomness import task_seed
 from protocol.reasons import RejectReason
 from protocol.rollouts import Rollout
 from protocol.tokenizer import Tokenizer
-from worker.engine.torch import TorchEngine
 from worker.loop import Worker
 from worker.outbox import Entry
 from worker.selfcheck import SelfCheckFailed

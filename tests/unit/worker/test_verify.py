@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from protocol.checks.report import print_report
 from protocol.errors import UsageError
 from protocol.reasons import RejectReason
 from worker import verify
 from worker.config import WorkerConfig
 from worker.loop import Worker
-from worker.verify import print_reports, reports_of
+from worker.verify import reports_of
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +33,7 @@ def test_an_honest_submission_holds(
     (report,) = reports_of(make_config(), submission_id)
     assert report.holds
     assert report.submission_id == submission_id
-    assert len(report.findings) == 10
-    print_reports([report])
+    print_report(report)
     assert "✓" in capsys.readouterr().out
 
 
@@ -50,7 +50,7 @@ def test_a_forged_one_doesnt(
     make_worker(Forger).turn()
     (report,) = reports_of(make_config(), next(iter(pool.received)))
     assert not report.holds
-    assert report.findings[-1].reason == RejectReason.REWARD_MISMATCH
+    assert report.checks[-1].reason == RejectReason.REWARD_MISMATCH
 
 
 def test_the_outbox_is_judged_where_nothing_is_named(

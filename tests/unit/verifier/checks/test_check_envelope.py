@@ -5,19 +5,20 @@ from typing import Any
 
 import pytest
 
+from protocol.checks.case import open_case
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.signing import Signer
 from protocol.wire import Signed
 from tests.unit.verifier.verifier_world import COORDINATOR, DEADLINE, DOMAIN, NODE, World
-from verifier.case import Dossier, Facts, open_case
+from verifier.case import Dossier, Facts, terms_of
 from verifier.checks import envelope
 
 STRANGER = Signer((66).to_bytes(32, "big"))
 
 
 def found(world: World, dossier: Dossier) -> tuple[int, str | None]:
-    result = envelope.check(open_case(dossier, world.instruments()))
+    result = envelope.check(dossier, open_case(dossier.file, terms_of(dossier, world.instruments())))
     return result.outcome, result.reason
 
 
@@ -76,3 +77,11 @@ def test_work_in_time_passes_and_late_work_does_not(world: World, honest: list[R
     late = with_facts(in_time, received_time=DEADLINE + 1)
     assert found(world, in_time) == (Outcome.ACCEPT, None)
     assert found(world, late) == (Outcome.DROP, RejectReason.LEASE_EXPIRED)
+
+
+def test_a_lease_under_a_beacon_that_is_not_on_chain_costs_the_node_nothing(
+    world: World, honest: list[Rollout]
+) -> None:
+    for beacon_hash in (None, "0x" + "ab" * 32):
+        dossier = with_facts(world.dossier(honest), beacon_hash=beacon_hash)
+        assert found(world, dossier) == (Outcome.DROP, RejectReason.REORGED)

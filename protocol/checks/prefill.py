@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from protocol.checks.case import Case
+from protocol.checks.measurements import Floats, Measurements, ProofErrors
 from protocol.forward import CausalLM
 from protocol.rollouts import Rollout
 from protocol.rules import ToplocRules
 from protocol.sampling import Keys, noise_keys
 from protocol.sampling_torch import as_tensor, margins, token_logprobs
 from protocol.toploc.strict import verify_rollouts
-from verifier.case import Case
-from verifier.measurements import Floats, Measurements, ProofErrors
 
 MAX_SLICE_TOKENS = 8192
 MAX_BLOCK_VALUES = 1 << 20
@@ -85,7 +85,7 @@ def _over_logits(case: Case, model: CausalLM, part: Slice, hidden: Tensor) -> li
     """Margins, log-probs and P(EOS), float64 [N] each, a block of logits at a time."""
     sampling, clip = case.rules.sampling, case.rules.thresholds.sampling_margin_clip
     claimed = torch.from_numpy(np.concatenate([r.output_tokens for r in part.rollouts]).astype(np.int64))
-    keys = as_tensor(_keys(case.dossier.seed, part))
+    keys = as_tensor(_keys(case.terms.seed, part))
     eos_ids = torch.tensor(case.environment.tokenizer.eos_ids)
     block_size = max(1, MAX_BLOCK_VALUES // model.config.vocab_size)
     blocks = []

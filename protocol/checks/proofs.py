@@ -6,18 +6,18 @@ short, null or non-canonical proof, or a modulus that such states can't have).
 
 from __future__ import annotations
 
+from protocol.checks.case import Case
+from protocol.checks.results import passed, refused
 from protocol.errors import MalformedProof
 from protocol.reasons import RejectReason
 from protocol.toploc.encoding import parse_proofs
 from protocol.wire import CheckResult
-from verifier.case import Case
-from verifier.results import passed, refused
 
 NAME = "proofs"
 
 
 def check(case: Case) -> CheckResult:
-    shape, hidden_size = case.rules.toploc, case.instruments.model_config.hidden_size
+    shape, hidden_size = case.rules.toploc, case.terms.model_config.hidden_size
     for index, rollout in enumerate(case.rollouts):
         try:
             parse_proofs(

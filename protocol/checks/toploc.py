@@ -7,11 +7,11 @@ refuses proofs that say nothing, constant ones above all, whatever the statistic
 
 from __future__ import annotations
 
+from protocol.checks.case import Case
+from protocol.checks.measurements import measurements_of
+from protocol.checks.results import measured, passed, refused
 from protocol.reasons import RejectReason
 from protocol.wire import CheckResult
-from verifier.case import Case
-from verifier.measurements import measurements_of
-from verifier.results import measured, passed, refused
 
 CONTENT_NAME = "toploc_content"
 EXPONENT_NAME = "toploc_exponents"

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from protocol.engines.base import Completion, Request
+from protocol.engines.torch import TorchEngine
 from protocol.errors import ProofpoolError
 from protocol.forward import CausalLM
 from protocol.rules import SamplingRules
 from protocol.sampling import margins, noise_keys
-from worker.engine.base import Completion, Request
-from worker.engine.torch import TorchEngine
 
 SEED = bytes(range(32))
 SAMPLING = SamplingRules(max_new_tokens=40)

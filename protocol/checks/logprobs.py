@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from protocol.checks.case import Case
+from protocol.checks.measurements import measurements_of
+from protocol.checks.results import measured
 from protocol.reasons import RejectReason
 from protocol.wire import CheckResult
-from verifier.case import Case
-from verifier.measurements import measurements_of
-from verifier.results import measured
 
 NAME = "logprobs"
 

@@ -7,19 +7,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from protocol.checks import proofs
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.toploc.encoding import proof_bytes
 from tests.unit.verifier.verifier_world import World
-from verifier.case import open_case
-from verifier.checks import proofs
 
 PRIME = 65497
 
 
 def found(world: World, honest: list[Rollout], column: bytes) -> tuple[int, str | None]:
     rows = [*honest[:-1], replace(honest[-1], proofs=column)]
-    result = proofs.check(open_case(world.dossier(rows), world.instruments()))
+    result = proofs.check(world.case(rows))
     return result.outcome, result.reason
 
 

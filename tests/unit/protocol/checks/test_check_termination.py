@@ -1,18 +1,16 @@
 """Termination: in EOS or at the limit, and nowhere else."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
+from protocol.checks import termination
+from protocol.checks.measurements import Measurements, ProofErrors
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.rules import SamplingRules
 from tests.unit.verifier.verifier_world import World
-from verifier.case import open_case
-from verifier.checks import termination
-from verifier.measurements import Measurements, ProofErrors
 
 EOS, DIGIT, LIMIT = 1, 15, 40
 
@@ -44,7 +42,7 @@ def test_where_a_completion_may_end(
     world: World, honest: list[Rollout], tokens: list[int], finish_reason: str, passes: bool
 ) -> None:
     rows = [*honest[:-1], rollout(honest[-1], tokens, finish_reason)]
-    result = termination.check(open_case(world.dossier(rows), world.instruments()))
+    result = termination.check(world.case(rows))
     expected = (Outcome.ACCEPT, None) if passes else (Outcome.DROP, RejectReason.TERMINATION_INVALID)
     assert (result.outcome, result.reason) == expected
 
@@ -52,7 +50,7 @@ def test_where_a_completion_may_end(
 def test_a_truncated_completion_is_dropped(world: World, honest: list[Rollout]) -> None:
     assert honest[0].finish_reason == "stop"
     cut = replace(honest[0], output_tokens=honest[0].output_tokens[:-1], output_logprobs=honest[0].output_logprobs[:-1])
-    result = termination.check(open_case(world.dossier([cut, *honest[1:]]), world.instruments()))
+    result = termination.check(world.case([cut, *honest[1:]]))
     assert result.reason == RejectReason.TERMINATION_INVALID
 
 
@@ -67,10 +65,9 @@ def test_a_truncated_completion_is_dropped(world: World, honest: list[Rollout]) 
 def test_an_unlikely_eos_is_refused_only_where_sampling_is_free(
     world: World, honest: list[Rollout], probability: float, bound_to_seed: bool, outcome: Outcome
 ) -> None:
-    dossier: Any = world.dossier(honest)
     sampling = SamplingRules(max_new_tokens=LIMIT, bound_to_seed=bound_to_seed)
-    dossier = replace(dossier, rules=dossier.rules.model_copy(update={"sampling": sampling}))
+    rules = world.rules.model_copy(update={"sampling": sampling})
     zeros = np.zeros(1)
     measured = Measurements(zeros, zeros, np.full(len(honest), probability), ProofErrors())
-    case = replace(open_case(dossier, world.instruments()), measurements=measured)
+    case = replace(world.case(honest, rules=rules), measurements=measured)
     assert termination.check_eos(case).outcome == outcome

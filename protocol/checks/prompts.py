@@ -1,29 +1,25 @@
 """Whether the prompts and target lengths are those that the task's seed names.
 
-In: the seed (from the signed submission and the chain's beacon) and the rules. Out: passed; `reorged` where
-the lease names another beacon than the chain; `wrong_prompts` (slashable: it is re-derived exactly).
+In: the seed and the rules. Out: passed, or `wrong_prompts` (slashable: it is re-derived exactly).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from protocol.checks.case import Case
+from protocol.checks.results import passed, refused
 from protocol.prompts import Prompt
 from protocol.reasons import RejectReason
 from protocol.rollouts import Rollout
 from protocol.wire import CheckResult
-from verifier.case import Case
-from verifier.results import passed, refused
 
 NAME = "prompts"
 
 
 def check(case: Case) -> CheckResult:
-    leased, sealed = case.dossier.task.message.beacon_hash, case.dossier.facts.beacon_hash
-    if leased != sealed:
-        return refused(NAME, RejectReason.REORGED, f"the lease names beacon {leased}, the chain has {sealed}")
     for index, rollout in enumerate(case.rollouts):
-        difference = _difference(rollout, case.prompt_of(index))
+        difference = _difference(rollout, case.terms.prompt_of(index))
         if difference:
             return refused(
                 NAME, RejectReason.WRONG_PROMPTS, f"rollout {index}: {difference}", num_audited=len(case.rollouts)

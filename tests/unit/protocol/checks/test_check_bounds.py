@@ -7,19 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from protocol.checks import bounds
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.rules import SamplingRules
 from tests.unit.verifier.verifier_world import World
-from verifier.case import open_case
-from verifier.checks import bounds
 
 Change = Callable[[Rollout], dict[str, Any]]
 
 
 def found(world: World, rollouts: list[Rollout], **header: Any) -> tuple[int, str | None]:
-    dossier = world.dossier(rollouts, header=world.header().model_copy(update=header))
-    result = bounds.check(open_case(dossier, world.instruments()))
+    result = bounds.check(world.case(rollouts, header=world.header().model_copy(update=header)))
     return result.outcome, result.reason
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from worker.engine.base import Completion, Request
+from protocol.engines.base import Completion, Request
 
 
 @dataclass

@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from protocol.engines.base import Completion, Request
+from protocol.engines.sequence import Sequence
 from protocol.errors import ProofpoolError
 from protocol.forward import CausalLM
 from protocol.kv_cache import KvCache
@@ -25,8 +27,6 @@ from protocol.packing import Packing
 from protocol.rollouts import Int32Array
 from protocol.rules import SamplingRules
 from protocol.sampling import draw_tokens, noise_keys
-from worker.engine.base import Completion, Request
-from worker.engine.sequence import Sequence
 
 COMPACT_SHARE = 0.75
 """Finished rows stay in the batch until so few are alive: copying the cache costs more than some idle rows."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from protocol.checks.case import Case
 from protocol.errors import ProofpoolError
-from verifier.case import Case
 
 Floats = npt.NDArray[np.float64]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from protocol.checks.case import Case
+from protocol.checks.measurements import measurements_of
+from protocol.checks.results import measured, passed
 from protocol.reasons import RejectReason
 from protocol.wire import CheckResult
-from verifier.case import Case
-from verifier.measurements import measurements_of
-from verifier.results import measured, passed
 
 MARGIN_NAME = "sampling_margin"
 MISMATCH_NAME = "sampling_mismatch"

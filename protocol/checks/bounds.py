@@ -5,11 +5,11 @@ In: the parsed rows. Out: passed, or `value_out_of_bounds` (not paid, never slas
 
 from __future__ import annotations
 
+from protocol.checks.case import Case
+from protocol.checks.results import passed, refused
 from protocol.reasons import RejectReason
 from protocol.rollouts import Rollout
 from protocol.wire import CheckResult
-from verifier.case import Case
-from verifier.results import passed, refused
 
 NAME = "bounds"
 MIN_LOGPROB = -1e4
@@ -32,19 +32,19 @@ def _file_fault(case: Case) -> str | None:
         return "the file's header has other sampling parameters or another group size than the rules"
     if len(case.rollouts) != rules.group_size * rules.groups_per_task:
         return f"{len(case.rollouts)} rollouts, the task asks for {rules.group_size * rules.groups_per_task}"
-    if case.num_units > case.dossier.task.message.max_units:
-        return f"{case.num_units} output tokens, the lease pays at most {case.dossier.task.message.max_units}"
+    if case.num_units > case.terms.max_units:
+        return f"{case.num_units} output tokens, the lease pays at most {case.terms.max_units}"
     return None
 
 
 def _row_fault(case: Case, rollout: Rollout) -> str | None:
-    vocab_size, limit = case.instruments.model_config.vocab_size, case.rules.sampling.max_new_tokens
+    vocab_size, limit = case.terms.model_config.vocab_size, case.rules.sampling.max_new_tokens
     for name, tokens in (("input_tokens", rollout.input_tokens), ("output_tokens", rollout.output_tokens)):
         if tokens.min() < 0 or tokens.max() >= vocab_size:
             return f"{name} has an id outside 0 to {vocab_size - 1}"
     if rollout.num_units > limit:
         return f"a completion of {rollout.num_units} tokens, at most {limit}"
-    if rollout.step != case.claim.policy_version:
+    if rollout.step != case.terms.policy_version:
         return f"a rollout of policy version {rollout.step}"
     if rollout.output_logprobs.min() < MIN_LOGPROB or rollout.output_logprobs.max() > MAX_LOGPROB:
         return f"a log-prob outside {MIN_LOGPROB} to {MAX_LOGPROB}"

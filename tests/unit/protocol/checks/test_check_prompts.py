@@ -7,32 +7,31 @@ from typing import Any
 import numpy as np
 import pytest
 
+from protocol.checks import prompts
 from protocol.prompts import task_prompts
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from tests.unit.verifier.verifier_world import World
-from verifier.case import Dossier, open_case
-from verifier.checks import prompts
 
 
-def found(world: World, dossier: Dossier) -> tuple[int, str | None]:
-    result = prompts.check(open_case(dossier, world.instruments()))
+def found(world: World, rollouts: list[Rollout], counter: int = 0) -> tuple[int, str | None]:
+    result = prompts.check(world.case(rollouts, counter))
     return result.outcome, result.reason
 
 
 def test_the_seeds_prompts_pass(world: World, honest: list[Rollout]) -> None:
-    assert found(world, world.dossier(honest)) == (Outcome.ACCEPT, None)
+    assert found(world, honest) == (Outcome.ACCEPT, None)
 
 
 def test_prompts_of_another_task_are_slashed(world: World, honest: list[Rollout]) -> None:
     """The same file, handed in for another counter."""
-    assert found(world, world.dossier(honest, counter=5)) == (Outcome.SLASH, RejectReason.WRONG_PROMPTS)
+    assert found(world, honest, counter=5) == (Outcome.SLASH, RejectReason.WRONG_PROMPTS)
 
 
 def test_one_easier_question_is_enough(world: World, honest: list[Rollout]) -> None:
     easier = task_prompts(world.rules, world.environment, world.seed(counter=3))[0]
     chosen = replace(honest[-1], input_tokens=easier.tokens, problem_id=easier.problem_id)
-    assert found(world, world.dossier([*honest[:-1], chosen])) == (Outcome.SLASH, RejectReason.WRONG_PROMPTS)
+    assert found(world, [*honest[:-1], chosen]) == (Outcome.SLASH, RejectReason.WRONG_PROMPTS)
 
 
 @pytest.mark.parametrize(
@@ -49,13 +48,4 @@ def test_every_part_of_the_question_counts(
     world: World, honest: list[Rollout], change: Callable[[Rollout], dict[str, Any]]
 ) -> None:
     altered = [replace(honest[0], **change(honest[0])), *honest[1:]]
-    assert found(world, world.dossier(altered)) == (Outcome.SLASH, RejectReason.WRONG_PROMPTS)
-
-
-def test_a_lease_under_a_beacon_that_is_not_on_chain_costs_the_node_nothing(
-    world: World, honest: list[Rollout]
-) -> None:
-    dossier = world.dossier(honest)
-    for beacon_hash in (None, "0x" + "ab" * 32):
-        facts = replace(dossier.facts, beacon_hash=beacon_hash)
-        assert found(world, replace(dossier, facts=facts)) == (Outcome.DROP, RejectReason.REORGED)
+    assert found(world, altered) == (Outcome.SLASH, RejectReason.WRONG_PROMPTS)

@@ -5,27 +5,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from protocol.checks import rewards
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from tests.unit.verifier.verifier_world import World
-from verifier.case import open_case
-from verifier.checks import rewards
 
 
 def test_the_environments_rewards_pass(world: World, honest: list[Rollout]) -> None:
-    assert rewards.check(open_case(world.dossier(honest), world.instruments())).outcome == Outcome.ACCEPT
+    assert rewards.check(world.case(honest)).outcome == Outcome.ACCEPT
 
 
 @pytest.mark.parametrize("index", [0, -1])
 def test_one_flipped_reward_is_slashed(world: World, honest: list[Rollout], index: int) -> None:
     honest[index] = replace(honest[index], task_reward=1.0 - honest[index].task_reward)
-    result = rewards.check(open_case(world.dossier(honest), world.instruments()))
+    result = rewards.check(world.case(honest))
     assert (result.outcome, result.reason) == (Outcome.SLASH, RejectReason.REWARD_MISMATCH)
 
 
 def test_a_hair_is_a_lie_as_well(world: World, honest: list[Rollout]) -> None:
     honest[0] = replace(honest[0], task_reward=float(np.nextafter(np.float32(honest[0].task_reward), np.float32(2))))
-    assert rewards.check(open_case(world.dossier(honest), world.instruments())).outcome == Outcome.SLASH
+    assert rewards.check(world.case(honest)).outcome == Outcome.SLASH
 
 
 def test_where_rewards_are_not_deterministic_a_difference_only_drops(world: World, honest: list[Rollout]) -> None:
@@ -35,5 +34,5 @@ def test_where_rewards_are_not_deterministic_a_difference_only_drops(world: Worl
     environment = object.__new__(Judged)
     environment.__dict__.update(world.environment.__dict__)
     honest[0] = replace(honest[0], task_reward=0.5)
-    result = rewards.check(open_case(world.dossier(honest), world.instruments(environment=environment)))
+    result = rewards.check(world.case(honest, environment=environment))
     assert (result.outcome, result.reason) == (Outcome.DROP, RejectReason.REWARD_MISMATCH)

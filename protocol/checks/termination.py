@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from protocol.checks.case import Case
+from protocol.checks.measurements import measurements_of
+from protocol.checks.results import passed, refused
 from protocol.reasons import RejectReason
 from protocol.rollouts import Rollout
 from protocol.wire import CheckResult
-from verifier.case import Case
-from verifier.measurements import measurements_of
-from verifier.results import passed, refused
 
 NAME = "termination"
 EOS_NAME = "eos_probability"

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from protocol.checks.prefill import measure, slices
+from protocol.engines.base import Completion
 from protocol.forward import CausalLM
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
@@ -15,10 +17,7 @@ from protocol.toploc.build import build_rollouts
 from protocol.toploc.encoding import num_chunks, proof_bytes
 from protocol.wire import CheckResult
 from tests.unit.verifier.verifier_world import World, states_of
-from verifier.case import open_case
-from verifier.checks.prefill import measure, slices
 from verifier.pipeline import Finding
-from worker.engine.base import Completion
 
 CHOOSY_TASK = 3
 """Its problems are neither all easy nor all hard for the base model."""
@@ -56,7 +55,7 @@ def test_how_a_worker_batches_makes_no_difference(world: World, max_batch: int) 
 
 
 def test_slices_measure_the_same_as_one_pass(world: World, honest: list[Rollout]) -> None:
-    case = open_case(world.dossier(honest), world.instruments())
+    case = world.case(honest)
     whole, cut = measure(case, world.model), measure(case, world.model, max_slice_tokens=100)
     assert len(list(slices(honest, 100))) > 2
     np.testing.assert_allclose(cut.logprobs, whole.logprobs, atol=1e-4)
@@ -109,7 +108,7 @@ def forged_tokens(world: World, completions: Sequence[Completion]) -> list[Rollo
     """Other tokens, and then an honest prefill with the right model: proofs and log-probs are right."""
     rollouts = world.rollouts(completions)
     rollouts = with_proofs(rollouts, build_rollouts([states_of(world.model, r) for r in rollouts]))
-    case = open_case(world.dossier(rollouts), world.instruments())
+    case = world.case(rollouts)
     logprobs = np.split(measure(case, world.model).logprobs, np.cumsum([r.num_units for r in rollouts])[:-1])
     return [
         replace(rollout, output_logprobs=row.astype(np.float32))

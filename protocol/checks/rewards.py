@@ -6,17 +6,17 @@ declares its rewards deterministic, not paid elsewhere. Rewards are float32 on b
 
 from __future__ import annotations
 
+from protocol.checks.case import Case
+from protocol.checks.results import passed, refused
 from protocol.reasons import Outcome, RejectReason
 from protocol.wire import CheckResult
-from verifier.case import Case
-from verifier.results import passed, refused
 
 NAME = "rewards"
 
 
 def check(case: Case) -> CheckResult:
     for index, rollout in enumerate(case.rollouts):
-        reward = case.environment.reward(case.prompt_of(index).problem, rollout.output_tokens.tolist())
+        reward = case.environment.reward(case.terms.prompt_of(index).problem, rollout.output_tokens.tolist())
         if reward != rollout.task_reward:
             return refused(
                 NAME,
