@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from protocol.canonical import canonical_hash, canonical_json, hex0x, keccak256, sha256
-from protocol.draw import Seat, draw_seats, raw_draw
+from protocol.draw import Seat, draw_seats, is_reaudited, raw_draw
 from protocol.http import authorization
 from protocol.merkle.commitment import CommitmentTree, commitment_leaf, salted_digest
 from protocol.merkle.history import (
@@ -28,6 +28,7 @@ from protocol.rules import EnvironmentRules, Limit, Rules, SamplingRules, Thresh
 from protocol.sampling import draw_tokens, gumbel_noise, margins, noise_keys, uniforms
 from protocol.shardcast.manifest import Manifest, Shard
 from protocol.signing import Signer, SigningDomain, TypedMessage
+from protocol.stamp import stamp_challenge, stamp_of, stamp_seed
 from protocol.toploc.build import build_rollouts
 from protocol.wire import (
     Batch,
@@ -69,6 +70,8 @@ def vectors() -> str:
         "rollout_file": _rollout_file(),
         "log": _log(),
         "draws": _draws(),
+        "reaudits": _reaudits(),
+        "stamp": _stamp(),
         "commitment": _commitment(),
         "earnings": _earnings(),
         "groups_root": _groups_root(),
@@ -229,6 +232,8 @@ def _evidence() -> dict[str, Any]:
                     "num_audited": 128,
                 },
             ],
+            "work_stamp": [-7.25, -0.0312, -100.0],
+            "stamp_reviews": [{"round": 0, "seat": 2, "agrees": False, "largest_difference": 3.5}],
         }
     )
     return {"document": evidence.as_json(), "evidence_hash": canonical_hash(evidence.as_json())}
@@ -367,6 +372,29 @@ def _draws() -> dict[str, Any]:
         "excluded": validators[0],
         "raw": [raw_draw(BEACON, submission_id, 0, index, len(seats)) for index in range(8)],
         "drawn": [{"seat": one.seat.index, "draw_index": one.draw_index} for one in drawn],
+    }
+
+
+def _reaudits() -> dict[str, Any]:
+    """Every tenth, of forty: whether the beacon picks each."""
+    picked = [_digest(number) for number in range(40) if is_reaudited(BEACON, _digest(number), 1_000)]
+    return {"beacon": BEACON, "share_bps": 1_000, "submissions": "keccak256(uint256 0 … 39)", "picked": picked}
+
+
+def _stamp() -> dict[str, Any]:
+    completions = {1: [5, 2], 4: [7, 7, 2], 6: [11]}
+    seed = stamp_seed(BEACON, _digest(1), 1, 4)
+    return {
+        "beacon": BEACON,
+        "submission_id": _digest(1),
+        "round": 1,
+        "seat": 4,
+        "seed": hex0x(seed),
+        "vocab_size": 12,
+        "completions": completions,
+        "pairs": [pair._asdict() for pair in stamp_challenge(seed, completions, 12)],
+        "logprobs": [-0.125, -7.123456, -250.0, -0.00001],
+        "stamp": stamp_of([-0.125, -7.123456, -250.0, -0.00001]),
     }
 
 

@@ -7,6 +7,9 @@ Raw draw i is keccak256(abi.encode(beacon, id, uint32 round, uint32 i)) mod the 
 active by the epoch: a prefix of the list, so that a seat bonded later can't shift an earlier draw. Skipped: seats
 that have been released, seats of excluded owners (the submission's own provider; the pool's own roles can't bond
 seats), and validators that this round has drawn already. i counts skipped draws too.
+
+A beacon also decides which settled submissions are judged again (`is_reaudited`): the beacon of the epoch that anchors
+the settling, which nobody knew before every verdict of round 0 was given.
 """
 
 from __future__ import annotations
@@ -20,6 +23,11 @@ from protocol.errors import UsageError
 
 MAX_RAW_DRAWS = 256
 """Where to stop looking, as the contract does: draws are numbered 0 to 255."""
+
+REAUDIT_ROUND = 1
+REAUDIT_DRAW = 2**32 - 1
+"""The number of the raw draw that decides on a re-audit; seats end long before it."""
+BPS = 10_000
 
 FOREVER = 2**48 - 1
 """`active_until_epoch` of a seat that isn't being released."""
@@ -48,10 +56,15 @@ class DrawnSeat:
 
 def raw_draw(beacon: str, subject_id: str, round_number: int, draw_index: int, num_seats: int) -> int:
     """The seat index of one raw draw."""
-    words = (
-        from_hex0x(beacon) + from_hex0x(subject_id) + round_number.to_bytes(32, "big") + draw_index.to_bytes(32, "big")
-    )
-    return int.from_bytes(keccak256(words), "big") % num_seats
+    return _number(beacon, subject_id, round_number, draw_index) % num_seats
+
+
+def is_reaudited(beacon: str, submission_id: str, share_bps: int) -> bool:
+    """Whether the beacon of the epoch that anchors a settling picks the submission for round 1.
+
+    `share_bps` is the rate in hundredths of a percent. The arithmetic is `Court.isReaudited`'s.
+    """
+    return _number(beacon, submission_id, REAUDIT_ROUND, REAUDIT_DRAW) % BPS < share_bps
 
 
 def drawn_seats(
@@ -95,3 +108,11 @@ def check_seat_list(seats: Sequence[Seat]) -> None:
             raise UsageError("the seat list has a gap", f"seat {seat.index} at position {position}", "list every seat")
         if seat.active_from_epoch < seats[max(0, position - 1)].active_from_epoch:
             raise UsageError("the seat list isn't the chain's", f"seat {position} is active before the one in front")
+
+
+def _number(beacon: str, subject_id: str, round_number: int, draw_index: int) -> int:
+    """keccak256(abi.encode(bytes32 beacon, bytes32 id, uint32 round, uint32 index)) as an integer."""
+    words = (
+        from_hex0x(beacon) + from_hex0x(subject_id) + round_number.to_bytes(32, "big") + draw_index.to_bytes(32, "big")
+    )
+    return int.from_bytes(keccak256(words), "big")

@@ -227,8 +227,25 @@ class CheckResult(BaseModel):
     num_audited: int = 0
 
 
+class StampReview(BaseModel):
+    """What a seat that was called up later found of an earlier verdict's work stamp (`protocol/stamp.py`).
+
+    `round` and `seat` say whose; `largest_difference` in nats, None where a stamp is missing or none was due.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    round: UInt32
+    seat: UInt32
+    agrees: bool
+    largest_difference: float | None = None
+
+
 class Evidence(BaseModel):
-    """All check results behind a verdict; `Verdict.evidence_hash` is canonical_hash of its JSON."""
+    """All check results behind a verdict; `Verdict.evidence_hash` is canonical_hash of its JSON.
+
+    `work_stamp` answers the seat's challenge, and is empty where the cheap checks decided; `stamp_reviews` are about
+    the verdicts on this submission that were revealed before.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     schema_version: SchemaVersion = PROTOCOL_VERSION
@@ -236,6 +253,8 @@ class Evidence(BaseModel):
     seed: Hash32
     num_units: UInt64
     checks: tuple[CheckResult, ...]
+    work_stamp: Annotated[tuple[float, ...], Field(max_length=64)] = ()
+    stamp_reviews: Annotated[tuple[StampReview, ...], Field(max_length=64)] = ()
 
     def as_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json")

@@ -205,6 +205,27 @@ def test_draws() -> None:
     assert drawn[: len(of["drawn"])] == of["drawn"]
 
 
+def test_reaudits() -> None:
+    of = VECTORS["reaudits"]
+    subjects = [keccak(word(number)) for number in range(40)]
+    drawn = {id_: keccak(unhex(of["beacon"]) + id_ + word(1) + word(2**32 - 1)) for id_ in subjects}
+    picked = [id_ for id_, digest in drawn.items() if int.from_bytes(digest, "big") % 10_000 < of["share_bps"]]
+    assert picked == [unhex(submission_id) for submission_id in of["picked"]] and picked
+
+
+def test_stamps() -> None:
+    of = VECTORS["stamp"]
+    seed = keccak(unhex(of["beacon"]) + unhex(of["submission_id"]) + word(of["round"]) + word(of["seat"]))
+    assert seed == unhex(of["seed"])
+    rows = [(int(n), i, token) for n, tokens in of["completions"].items() for i, token in enumerate(tokens)]
+    numbers = stream(seed, "stamp", 32)
+    for pair, row_word, token_word in zip(of["pairs"], numbers[::2], numbers[1::2], strict=True):
+        rollout, position, claimed = rows[row_word % len(rows)]
+        other = token_word % (of["vocab_size"] - 1)
+        assert list(pair.values()) == [rollout, position, other + (other >= claimed)]
+    assert of["stamp"] == [round(max(logprob, -100.0), 4) for logprob in of["logprobs"]]
+
+
 def test_trees() -> None:
     rows = VECTORS["commitment"]["rows"]
     salted = {row["submission_id"]: keccak(unhex(row["verdict_digest"]) + unhex(row["salt"])) for row in rows}

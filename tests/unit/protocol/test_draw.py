@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.canonical import from_hex0x, keccak256
-from protocol.draw import FOREVER, Seat, draw_seats, drawn_seats, raw_draw
+from protocol.draw import FOREVER, Seat, draw_seats, drawn_seats, is_reaudited, raw_draw
 from protocol.errors import UsageError
 
 BEACON = "0x" + "be" * 32
@@ -96,3 +96,27 @@ def test_what_the_contract_would_not_check_is_not_drawn() -> None:
     seats = [Seat(i, validator(0)) for i in range(5000)] + [Seat(5000, validator(1))]
     subjects = ["0x" + i.to_bytes(32, "big").hex() for i in range(5)]
     assert all(len(list(drawn_seats(BEACON, subject, 0, seats, 0))) == 1 for subject in subjects)
+
+
+@given(hashes, hashes, st.integers(0, 10_000))
+def test_a_re_audit_is_picked_by_the_contracts_arithmetic(beacon: str, subject: str, share_bps: int) -> None:
+    words = encode(["bytes32", "bytes32", "uint32", "uint32"], [from_hex0x(beacon), from_hex0x(subject), 1, 2**32 - 1])
+    picked = int.from_bytes(keccak256(words), "big") % 10_000 < share_bps
+    assert is_reaudited(beacon, subject, share_bps) == picked
+
+
+def test_a_rate_of_nothing_picks_none_and_of_everything_all() -> None:
+    ids = ["0x" + i.to_bytes(32, "big").hex() for i in range(50)]
+    assert not any(is_reaudited(BEACON, subject, 0) for subject in ids)
+    assert all(is_reaudited(BEACON, subject, 10_000) for subject in ids)
+
+
+@pytest.mark.parametrize("share_bps", [1_000, 500])
+def test_re_audits_come_at_their_rate_and_find_within_one_over_it(share_bps: int) -> None:
+    """Of 20,000 submissions; and the mean count up to the first picked one is 1 / q."""
+    ids = ["0x" + i.to_bytes(32, "big").hex() for i in range(20_000)]
+    picked = [i for i, subject in enumerate(ids) if is_reaudited(BEACON, subject, share_bps)]
+    rate = share_bps / 10_000
+    assert abs(len(picked) / len(ids) - rate) < 4 * (rate * (1 - rate) / len(ids)) ** 0.5
+    waits = [after - before for before, after in zip([-1, *picked], picked, strict=False)]
+    assert abs(sum(waits) / len(waits) - 1 / rate) < 4 / rate / len(waits) ** 0.5
