@@ -19,6 +19,10 @@ MAGIC = b"PAR1"
 TRAILER_BYTES = 8
 MAX_FOOTER_BYTES = 1 << 17
 MAX_PAGES = 4096
+MAX_PAGE_HEADER_BYTES = 1 << 10
+"""Without statistics, ours take 30."""
+MAX_SCHEMA_ELEMENTS = 64
+"""Columns and the groups around them: readers walk down nested ones on their stack, and overflow it."""
 DATA_PAGE, PLAIN, RLE = 0, 0, 3
 MAX_PAGE_BYTES = 2**31 - 1
 
@@ -39,6 +43,8 @@ def check_pages(data: bytes, *, metadata_key: bytes, max_values: int, max_bytes:
     keys = [pair.take(1, BINARY) for pair in footer.structs(5)]
     if keys != [metadata_key]:
         raise MalformedFile("a parquet file has other metadata than ours", str(keys)[:200])
+    if len(footer.structs(2)) > MAX_SCHEMA_ELEMENTS:
+        raise MalformedFile("a parquet file's schema is too large", f"{len(footer.structs(2))} elements")
     num_pages = num_values = num_bytes = 0
     for page in _pages(data, footer, footer_start):
         num_pages, num_values, num_bytes = num_pages + 1, num_values + page.num_values, num_bytes + page.num_bytes
@@ -56,7 +62,7 @@ def _footer(data: bytes) -> tuple[Struct, int]:
     start = len(data) - TRAILER_BYTES - int.from_bytes(data[-8:-4], "little")
     if not len(MAGIC) <= start or len(data) - start > MAX_FOOTER_BYTES:
         raise MalformedFile("a parquet file's footer is too long", f"{len(data) - start} bytes of {len(data)}")
-    footer, end = read_struct(data, start)
+    footer, end = read_struct(data, start, MAX_FOOTER_BYTES)
     if end > len(data) - TRAILER_BYTES:
         raise MalformedFile("a parquet file's footer is longer than it says", f"to {end}")
     return footer, start
@@ -87,7 +93,7 @@ def _chunks(footer: Struct) -> Iterator[Struct]:
 
 
 def _page(data: bytes, position: int) -> Page:
-    header, body = read_struct(data, position)
+    header, body = read_struct(data, position, MAX_PAGE_HEADER_BYTES)
     num_bytes, compressed = header.take(2, I32), header.take(3, I32)
     details = header.take(5, STRUCT)
     encodings = tuple(details.take(number, I32) for number in (2, 3, 4))

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from protocol.canonical import canonical_json, hex0x
-from protocol.errors import MalformedFile
+from protocol.errors import MalformedFile, NotCanonical
 from protocol.parquet import check_pages
 from protocol.rules import SamplingRules
 from protocol.wire import PROTOCOL_VERSION, Hash32, SchemaVersion
@@ -34,6 +35,8 @@ MAX_TEXT_BYTES = 256
 ROWS_PER_READ = 16
 BYTES_PER_TOKEN = 24  # token ids, log-probs, and 258 proof bytes for every 32 tokens
 ROW_OVERHEAD = 2048
+MAX_DECODED_BYTES = 1 << 29
+"""What any file may unfold to, whatever the rules: a reader holds it about twice."""
 
 _ENCODING = {"compression": "zstd", "use_dictionary": False, "write_statistics": False, "store_schema": False}
 """Plain pages: nothing in the file repeats itself when it is decoded (`protocol/parquet.py`)."""
@@ -142,23 +145,25 @@ def read_rollouts(data: bytes, *, max_rows: int, max_tokens: int) -> tuple[FileH
 
     `max_rows` bounds rows, `max_tokens` bounds each row's prompt and completion.
     """
-    max_bytes = max_rows * (max_tokens * BYTES_PER_TOKEN + ROW_OVERHEAD)
+    max_bytes = min(MAX_DECODED_BYTES, max_rows * (max_tokens * BYTES_PER_TOKEN + ROW_OVERHEAD))
     max_values = max_rows * (3 * max_tokens + len(SCHEMA))
     check_pages(data, metadata_key=HEADER_KEY, max_values=max_values, max_bytes=max_bytes)
     try:
         file = pq.ParquetFile(io.BytesIO(data), thrift_string_size_limit=1 << 20, thrift_container_size_limit=1 << 16)
         header = FileHeader.model_validate_json((file.metadata.metadata or {}).get(HEADER_KEY, b""))
-        _check_shape(file, max_rows, max_tokens)
-        rows = _read_bounded(file, limit=max_bytes).to_pylist()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise MalformedFile("a rollout file can't be read", str(error).splitlines()[0][:200]) from error
-    rollouts = [_rollout(row) for row in rows]
+        canonical_json(header.model_dump(mode="json"))
+        _check_shape(file, max_rows)
+        rollouts = [rollout for batch in _batches(file, limit=max_bytes) for rollout in _rollouts(batch)]
+    except (pa.ArrowException, OSError, ValueError, NotCanonical) as error:
+        raise MalformedFile("a rollout file can't be read", f"{error}".partition("\n")[0][:200]) from error
+    if not 0 < len(rollouts) <= max_rows:
+        raise MalformedFile("a rollout file has another number of rows than it says", f"{len(rollouts)}")
     for index, rollout in enumerate(rollouts):
         _check_row(index, rollout, max_tokens)
     return header, rollouts
 
 
-def _check_shape(file: pq.ParquetFile, max_rows: int, max_tokens: int) -> None:
+def _check_shape(file: pq.ParquetFile, max_rows: int) -> None:
     """Bound what decoding may cost before anything is decoded."""
     schema = file.schema_arrow.remove_metadata()
     plain = pa.schema([pa.field(f.name, f.type) for f in schema])
@@ -170,20 +175,18 @@ def _check_shape(file: pq.ParquetFile, max_rows: int, max_tokens: int) -> None:
         )
 
 
-def _read_bounded(file: pq.ParquetFile, limit: int) -> pa.Table:
-    """The table, decoded a few rows at a time, so that a small file can't unfold into a large one unnoticed.
+def _batches(file: pq.ParquetFile, limit: int) -> Iterator[pa.RecordBatch]:
+    """The rows, decoded a few at a time, so that a small file can't unfold into a large one unnoticed.
 
     `check_pages` has bounded what the pages hold; this bounds what Arrow makes of it. Column metadata is left alone
     on purpose: reading its statistics from a hostile file ends the process.
     """
-    batches = []
     num_bytes = 0
     for batch in file.iter_batches(batch_size=ROWS_PER_READ, use_threads=False):
         num_bytes += batch.nbytes
         if num_bytes > limit:
             raise MalformedFile("a rollout file unfolds into too many bytes", f"over {limit}")
-        batches.append(batch)
-    return pa.Table.from_batches(batches)
+        yield batch
 
 
 def _read_schema() -> pa.Schema:
@@ -196,24 +199,31 @@ def _read_schema() -> pa.Schema:
     )
 
 
-def _rollout(row: dict[str, object]) -> Rollout:
-    if any(value is None for value in row.values()):
-        raise MalformedFile("a rollout has an empty field", ", ".join(k for k, v in row.items() if v is None))
-    try:
-        return Rollout(
-            input_tokens=np.asarray(row["input_tokens"], dtype=np.int32),
-            output_tokens=np.asarray(row["output_tokens"], dtype=np.int32),
-            output_logprobs=np.asarray(row["output_logprobs"], dtype=np.float32),
-            task_reward=row["task_rewards"],  # type: ignore[arg-type]
-            proofs=row["proofs"],  # type: ignore[arg-type]
-            step=row["step"],  # type: ignore[arg-type]
-            problem_id=row["problem_id"],  # type: ignore[arg-type]
-            task_type=row["task_type"],  # type: ignore[arg-type]
-            target_length=row["target_lengths"],  # type: ignore[arg-type]
-            finish_reason=row["finish_reason"],  # type: ignore[arg-type]
+def _rollouts(batch: pa.RecordBatch) -> Iterator[Rollout]:
+    """The batch's rows, with arrays of their own: nothing keeps the batch in memory."""
+    columns = {field.name: batch.column(index) for index, field in enumerate(SCHEMA)}
+    if empty := [name for name, column in columns.items() if column.null_count]:
+        raise MalformedFile("a rollout has an empty field", ", ".join(empty))
+    for row in range(batch.num_rows):
+        yield Rollout(
+            input_tokens=_numbers(columns["input_tokens"], row),
+            output_tokens=_numbers(columns["output_tokens"], row),
+            output_logprobs=_numbers(columns["output_logprobs"], row),
+            task_reward=columns["task_rewards"][row].as_py(),
+            proofs=columns["proofs"][row].as_py(),
+            step=columns["step"][row].as_py(),
+            problem_id=columns["problem_id"][row].as_py(),
+            task_type=columns["task_type"][row].as_py(),
+            target_length=columns["target_lengths"][row].as_py(),
+            finish_reason=columns["finish_reason"][row].as_py(),
         )
-    except (TypeError, ValueError) as error:  # a list with a null in it
-        raise MalformedFile("a rollout has a null inside a list", str(error)[:200]) from error
+
+
+def _numbers(column: pa.ListArray, row: int) -> npt.NDArray[Any]:
+    values = column[row].values
+    if values.null_count:
+        raise MalformedFile("a rollout has a null inside a list", f"{values.null_count} of {len(values)}")
+    return np.array(values.to_numpy())
 
 
 def _check_row(index: int, rollout: Rollout, max_tokens: int) -> None:

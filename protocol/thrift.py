@@ -50,19 +50,25 @@ class Struct(dict[int, Field]):
         return items
 
 
-def read_struct(data: bytes, position: int) -> tuple[Struct, int]:
-    """The struct that starts at `position`, and where it ends. Raises MalformedFile."""
-    reader = _Reader(data, position)
+def read_struct(data: bytes, position: int, max_bytes: int) -> tuple[Struct, int]:
+    """The struct that starts at `position`, and where it ends. Raises MalformedFile.
+
+    It isn't read further than `max_bytes`: a list of a byte an item takes eight times its size in memory.
+    """
+    reader = _Reader(data[position : position + max_bytes])
     try:
-        return reader.struct(0), reader.position
+        return reader.struct(0), position + reader.position
     except IndexError as error:
-        raise MalformedFile("a parquet file's metadata ends in the middle", f"at byte {reader.position}") from error
+        raise MalformedFile(
+            "a parquet file's metadata ends in the middle, or is too long",
+            f"at byte {position + reader.position}, after {reader.position} of at most {max_bytes}",
+        ) from error
 
 
 class _Reader:
-    def __init__(self, data: bytes, position: int) -> None:
+    def __init__(self, data: bytes) -> None:
         self.data = data
-        self.position = position
+        self.position = 0
 
     def byte(self) -> int:
         value = self.data[self.position]
@@ -93,6 +99,7 @@ class _Reader:
         return self.data[start : self.position]
 
     def items(self, depth: int) -> list[Any]:
+        _check_depth(depth)
         head = self.byte()
         size, kind = head >> 4, head & 0x0F
         if size == 15:
@@ -102,8 +109,7 @@ class _Reader:
         return [self.byte() if kind in (TRUE, FALSE) else self.value(kind, depth) for _ in range(size)]
 
     def struct(self, depth: int) -> Struct:
-        if depth > MAX_DEPTH:
-            raise MalformedFile("a parquet file's metadata is nested too deeply", f"past {MAX_DEPTH}")
+        _check_depth(depth)
         fields, number = Struct(), 0
         while (head := self.byte()) != 0:
             step, kind = head >> 4, head & 0x0F
@@ -111,7 +117,7 @@ class _Reader:
             if following <= number:
                 raise MalformedFile("a parquet file's metadata repeats a field", f"field {following}")
             number = following
-            fields[number] = Field(kind, self.value(kind, depth + 1))
+            fields[number] = Field(kind, self.value(kind, depth))
         return fields
 
     def value(self, kind: int, depth: int) -> Any:
@@ -127,7 +133,13 @@ class _Reader:
         if kind == BINARY:
             return self.binary()
         if kind in (LIST, SET):
-            return self.items(depth)
+            return self.items(depth + 1)
         if kind == STRUCT:
-            return self.struct(depth)
+            return self.struct(depth + 1)
         raise MalformedFile("a parquet file's metadata has a field that parquet doesn't use", f"type {kind}")
+
+
+def _check_depth(depth: int) -> None:
+    """Structs and lists both count: each level is a level of this reader's own stack."""
+    if depth > MAX_DEPTH:
+        raise MalformedFile("a parquet file's metadata is nested too deeply", f"past {MAX_DEPTH}")
