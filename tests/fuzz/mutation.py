@@ -12,7 +12,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 INTERESTING = (0, 1, -1, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 2**31 - 1, -(2**31), 2**31, 2**32, 2**53)
-TOKENS = (b"\0" * 8, b"\xff" * 8, b"PAR1", b"[" * 40, b'{"":' * 40, b"NaN", b"1e999", b"9" * 60, b"0x", b"\\ud800", b"-0")
+TOKENS = (
+    b"\0" * 8,
+    b"\xff" * 8,
+    b"PAR1",
+    b"[" * 40,
+    b'{"":' * 40,
+    b"NaN",
+    b"1e999",
+    b"9" * 60,
+    b"0x",
+    b"\\ud800",
+    b"-0",
+)
 VALUES: tuple[Any, ...] = (
     *(None, True, "", "0x", "\u0000", "é" * 9, [], {}, [[]], 0.5, -0.0, 1e-300, 1e300),
     *(float("nan"), float("inf"), 2**53, 2**64, 2**256, -(2**63), "9" * 60, "0x" + "00" * 32, "0x" + "FF" * 20),
@@ -74,7 +86,9 @@ def _places(document: Any) -> list[tuple[Any, Any]]:
     waiting = [document]
     while waiting:
         holder = waiting.pop()
-        keys = list(holder) if isinstance(holder, dict) else list(range(len(holder))) if isinstance(holder, list) else []
+        keys = (
+            list(holder) if isinstance(holder, dict) else list(range(len(holder))) if isinstance(holder, list) else []
+        )
         found += [(holder, key) for key in keys]
         waiting += [holder[key] for key in keys]
     return found

@@ -33,7 +33,27 @@ MAGIC = b"PAR1"
 ROW_GROUPS, COLUMNS, COLUMN_META, NUM_ROWS = 4, 1, 3, 3
 NUM_VALUES, UNCOMPRESSED, COMPRESSED, DATA_OFFSET = 5, 6, 7, 9
 CODECS = ("none", "snappy", "gzip", "lzo", "brotli", "lz4", "zstd", "lz4_raw")
-NUMBERS = (0, 1, -1, 2, 7, 8, 15, 16, 31, 127, 255, 2**15, 2**20, 2**31 - 1, -(2**31), 2**32, 2**62, -(2**63), 2**63 - 1)
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    7,
+    8,
+    15,
+    16,
+    31,
+    127,
+    255,
+    2**15,
+    2**20,
+    2**31 - 1,
+    -(2**31),
+    2**32,
+    2**62,
+    -(2**63),
+    2**63 - 1,
+)
 
 
 @dataclass
@@ -79,13 +99,13 @@ class ParquetFile:
                 body += encode(page.header) + page.body
             places.append((start, len(body) - start))
         if mend:
-            for meta, (start, size) in zip(self._metas_or_none(), places, strict=False):
+            for meta, (start, size) in zip(self.metas_or_none(), places, strict=False):
                 _set(meta, DATA_OFFSET, start)
                 _set(meta, COMPRESSED, size)
         footer = encode(self.footer)
         return bytes(body) + footer + len(footer).to_bytes(4, "little") + MAGIC
 
-    def _metas_or_none(self) -> list[Node]:
+    def metas_or_none(self) -> list[Node]:
         try:
             return self.column_metas()
         except (StopIteration, IndexError):
@@ -192,7 +212,7 @@ def _bomb(file: ParquetFile, choices: Choices) -> None:
 
 
 def _change_codec(file: ParquetFile, choices: Choices) -> None:
-    for meta in file._metas_or_none():
+    for meta in file.metas_or_none():
         _set(meta, 4, choices.below(len(CODECS)))
 
 
@@ -230,9 +250,13 @@ def _claim_rows(file: ParquetFile, choices: Choices) -> None:
 
 
 def _claim_values(file: ParquetFile, choices: Choices) -> None:
-    metas = file._metas_or_none()
+    metas = file.metas_or_none()
     if metas:
-        _set(choices.pick(metas), choices.pick((NUM_VALUES, UNCOMPRESSED, COMPRESSED, DATA_OFFSET)), choices.pick(NUMBERS))
+        _set(
+            choices.pick(metas),
+            choices.pick((NUM_VALUES, UNCOMPRESSED, COMPRESSED, DATA_OFFSET)),
+            choices.pick(NUMBERS),
+        )
 
 
 def _nest_schema(file: ParquetFile, choices: Choices) -> None:
@@ -259,7 +283,7 @@ def _add_statistics(file: ParquetFile, choices: Choices) -> None:
             integer(14, choices.pick(NUMBERS), I64),
         )
     )
-    for meta in file._metas_or_none()[: 1 + choices.below(10)]:
+    for meta in file.metas_or_none()[: 1 + choices.below(10)]:
         meta.children = sorted([*meta.children, extra], key=lambda child: child.number)
 
 

@@ -32,10 +32,16 @@ def random_inputs(target: Target, seed: int) -> Iterator[bytes]:
 
 
 def run_random(
-    target: Target, *, num_inputs: int | None = None, seconds: float = 60.0, seed: int = 0, folder: Path | None = None
+    target: Target,
+    *,
+    num_inputs: int | None = None,
+    seconds: float = 60.0,
+    seed: int = 0,
+    folder: Path | None = None,
+    patience: float = 1.0,
 ) -> Watch:
     """Until `num_inputs` are run, or `seconds` are over where no number is given."""
-    watch = Watch(target, folder)
+    watch = Watch(target, folder, patience)
     for data in random_inputs(target, seed):
         if watch.num_inputs == num_inputs:
             break
