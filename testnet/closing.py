@@ -16,7 +16,7 @@ from testnet.evidence import fetch_bundles, keep_bundles
 from testnet.money import claim_all
 from testnet.run import Run
 from verifier.audit.ground import chain_ground
-from verifier.audit.money import Books, audit_money, read_books
+from verifier.audit.money import Books, audit_books, read_books
 from verifier.audit.step import Report
 from verifier.audit.verify import verify_bundle
 
@@ -62,7 +62,7 @@ def _findings(run: Run, contracts: Contracts) -> Findings:
     ]
     books = read_books(run.coordinator, contracts, run.genesis.pool_id)
     return Findings(
-        reports=(*reports, audit_money(run.coordinator, contracts, run.coordinator.pool())),
+        reports=(*reports, audit_books(books, contracts)),
         submission_ids=submission_ids,
         trusted_head=keep_bundles(bundles, submission_ids, run.run_dir),
         ledger_root=books.head[1],

@@ -1,14 +1,10 @@
 """A role's process: started with a log of its own, ended by its own id, never outliving the testnet.
 
-In: a command line. Out: a running process whose output is in a log file. Children die with their
-parent (PR_SET_PDEATHSIG, Linux), so even a killed testnet leaves nothing behind. Each is a process group of its
-own: Ctrl-C in the terminal is the testnet's to handle.
+In: a command line. Out: a running process whose output is in a log file (`testnet/child.py`).
 """
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import os
 import signal
 import subprocess
@@ -16,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from protocol.errors import ProofpoolError
+from testnet.child import Child, spawn
 
-PR_SET_PDEATHSIG = 1
 ERROR = "error: "
 MOST_RESTARTS = 8
 """Killed more often than that, a process has no chance on this machine."""
@@ -47,7 +43,7 @@ class Process:
         self.may_finish = may_finish
         self.restarts = -1
         self._is_stopping = False
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
 
     @property
     def pid(self) -> int | None:
@@ -55,19 +51,9 @@ class Process:
 
     def start(self) -> None:
         """Start, or start again after its end; output is appended to the log."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
         self.restarts += 1
         self._is_stopping = False
-        with self.log.open("ab") as out:
-            self._child = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=os.environ | ONE_THREAD,
-                process_group=0,
-                preexec_fn=functools.partial(_prepare_child, self.niceness),
-            )
+        self._child = spawn(self.command, self.log, os.environ | ONE_THREAD, niceness=self.niceness)
 
     @property
     def was_started(self) -> bool:
@@ -133,9 +119,3 @@ def stop_all(processes: Sequence[Process], timeout_seconds: float = 10.0) -> Non
         process.ask_to_stop()
     for process in processes:
         process.stop(timeout_seconds)
-
-
-def _prepare_child(niceness: int) -> None:
-    """Runs in the child: a parent that is killed takes it along."""
-    os.nice(niceness)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

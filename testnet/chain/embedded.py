@@ -22,8 +22,8 @@ from testnet.chain.evm import EmbeddedChain
 from testnet.chain.genesis import BALANCE_WEI, CHAIN_ID, NUM_ACCOUNTS, dev_signers
 from testnet.chain.mempool import Refused
 from testnet.chain.methods import Methods
-from testnet.chain.process import die_with_parent
 from testnet.chain.producer import Producer
+from testnet.child import die_with_parent
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 

@@ -6,11 +6,9 @@ that started it, even if that one is killed.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,17 +16,11 @@ from pathlib import Path
 
 from protocol.clock import Clock
 from protocol.errors import ChainError
+from testnet.child import end, spawn
 
 READY_SECONDS = 30.0
 STOP_SECONDS = 5.0
 POLL_SECONDS = 0.02
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with_parent() -> None:
-    """Have the kernel end this process when its parent's thread ends (Linux; elsewhere the parent must do it)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class NodeProcess:
@@ -49,17 +41,8 @@ class NodeProcess:
         self.name = name
         self._clock = clock
         self._log_file = log_file
-        log_file.parent.mkdir(parents=True, exist_ok=True)
-        with log_file.open("wb") as output:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                process_group=0,  # Ctrl-C in the terminal is its parent's to handle
-                env=dict(environment) if environment is not None else None,
-                preexec_fn=die_with_parent,
-            )
+        log_file.unlink(missing_ok=True)  # what an earlier node said in it must not count
+        self._process = spawn(command, log_file, environment, death_signal=signal.SIGTERM)
         try:
             self.url = self._wait_until_ready()
         except BaseException:
@@ -81,14 +64,7 @@ class NodeProcess:
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL; returns when it's gone."""
-        if not self.is_running():
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process, STOP_SECONDS)
 
     def _wait_until_ready(self) -> str:
         """The URL that the node says it listens at."""

@@ -58,8 +58,12 @@ class Books:
 
 
 def audit_money(client: CoordinatorClient, contracts: Contracts, pool: PoolInfo) -> Report:
+    """Read both sides and compare them."""
+    return audit_books(read_books(client, contracts, pool.pool_id), contracts)
+
+
+def audit_books(books: Books, contracts: Contracts) -> Report:
     """Compare the log with the contracts."""
-    books = read_books(client, contracts, pool.pool_id)
     checks = {
         "log": partial(check_log, books),
         "payments": partial(check_each_payment, books),
@@ -70,7 +74,7 @@ def audit_money(client: CoordinatorClient, contracts: Contracts, pool: PoolInfo)
     steps = tuple(take_step(name, check) for name, check in checks.items())
     anchor = f"chain {contracts.client.chain_id}, Ledger {contracts.addresses.ledger}"
     as_of = f"block {books.block}, log of {books.head[0]} leaves"
-    return Report(f"pool {pool.pool_id}", steps, anchor, as_of)
+    return Report(f"pool {books.record.pool_id}", steps, anchor, as_of)
 
 
 def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) -> Books:
