@@ -13,6 +13,7 @@ setup: $(VENV)/.installed  ## make .venv with the command .venv/bin/proofpool
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m protocol.kernels
 	touch $@
 
 contracts/node_modules/.installed: contracts/package.json contracts/package-lock.json

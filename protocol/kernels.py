@@ -1,0 +1,155 @@
+"""Compiled kernels: numba functions with their machine code on disk, and the question whether to use them.
+
+A kernel file (`toploc/kernel_topk.py` is one) is imported at the first use of a fast path, and compiles or
+loads all of its kernels there. In: functions with explicit types. Out: the same functions, compiled. Every
+fast path has a plain one with the same results, taken where numba is missing or PROOFPOOL_KERNELS=plain.
+
+Machine code lies in `$NUMBA_CACHE_DIR`, else in `$XDG_CACHE_HOME/proofpool` or `~/.cache/proofpool`: a
+folder for each state of the source, version of numba and Python, and kind of processor. Where nothing can
+be written there each process compiles anew.
+
+    python -m protocol.kernels    # compile all now: what `make setup` does, some 15 s
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+
+from protocol.telemetry import get_logger
+
+VARIABLE = "PROOFPOOL_KERNELS"
+KERNEL_FILES = ("protocol.toploc.kernel_topk", "protocol.toploc.kernel_field")
+"""What `warm` compiles."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def are_enabled() -> bool:
+    """Whether fast paths are to be taken: numba is there, and PROOFPOOL_KERNELS isn't "plain"."""
+    return os.environ.get(VARIABLE) != "plain" and _numba_is_installed()
+
+
+def warm() -> None:
+    """Compile every kernel that isn't on disk yet. Does nothing where they aren't enabled."""
+    if are_enabled():
+        for name in KERNEL_FILES:
+            importlib.import_module(name)
+
+
+def kernel(signature: str) -> Callable[[F], F]:
+    """Compile a function for these types now, or load it. It may call helpers of its own file only.
+
+    (The machine code is dated by the file of the kernel itself, so that a change elsewhere would go unnoticed.)
+    """
+
+    def compiled(function: F) -> F:
+        dispatcher = _njit(function)
+        folder = _cache_folder(Path(function.__code__.co_filename))
+        if folder is None:
+            dispatcher.compile(signature)
+        else:
+            with _one_process(folder):
+                _enable_caching(dispatcher, folder)
+                dispatcher.compile(signature)
+        # A call with other types then is an error, and no silent compilation.
+        dispatcher.disable_compile()
+        fast: F = dispatcher
+        return fast
+
+    return compiled
+
+
+def helper(function: F) -> F:
+    """A function that kernels of the same file call, above them in it; compiled into each of them."""
+    fast: F = _njit(function)
+    return fast
+
+
+def _njit(function: Callable[..., Any]) -> Any:
+    import numba
+
+    return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+def _enable_caching(dispatcher: Any, folder: Path) -> None:
+    import numba
+
+    config: Any = numba.config
+    # numba reads the setting here and never again, so that other users of numba keep theirs.
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
+    try:
+        dispatcher.enable_caching()
+    finally:
+        config.CACHE_DIR = before
+
+
+@cache
+def _cache_folder(source: Path) -> Path | None:
+    """The folder for the kernels of this file; says so where they have to be compiled first. None: nowhere to write."""
+    folder = _cache_base() / f"{source.stem}-{_state_of(source)}"
+    is_new = not folder.is_dir()
+    writable = _is_writable(folder)
+    if is_new or not writable:
+        _say("kernels.compiling", source=source.stem, about_seconds=10, kept_in=str(folder) if writable else "nowhere")
+    return folder if writable else None
+
+
+def _cache_base() -> Path:
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proofpool"
+
+
+def _state_of(source: Path) -> str:
+    import llvmlite.binding as llvm
+    import numba
+
+    features = llvm.get_host_cpu_features().flatten()
+    state = (sys.version, numba.__version__, llvm.get_host_cpu_name(), features, os.environ.get("NUMBA_BOUNDSCHECK"))
+    return hashlib.sha256(repr(state).encode() + source.read_bytes()).hexdigest()[:16]
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _one_process(folder: Path) -> Iterator[None]:
+    """Let one process compile and the others wait for what it leaves in the folder."""
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _say(event: str, **fields: object) -> None:
+    # Standard output may be a program's; without a configured log the line goes to standard error.
+    if structlog.is_configured():
+        get_logger().info(event, **fields)
+    else:
+        print(event, *(f"{key}={value}" for key, value in fields.items()), file=sys.stderr)
+
+
+@cache
+def _numba_is_installed() -> bool:
+    return importlib.util.find_spec("numba") is not None
+
+
+if __name__ == "__main__":
+    warm()

@@ -1,0 +1,85 @@
+"""Compiled kernels: when they are used, where their machine code lies, and what is said about compiling."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from protocol import kernels
+
+SMALL = """
+import sys
+from pathlib import Path
+from protocol import kernels
+
+@kernels.helper
+def twice(value):
+    return 2 * value
+
+@kernels.kernel("int64(int64)")
+def twice_plus_one(value):
+    return twice(value) + 1
+
+assert twice_plus_one(20) == 41
+"""
+
+
+@pytest.fixture
+def kernel_file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.py"
+    path.write_text(SMALL)
+    return path
+
+
+def run(file: Path, base: Path) -> str:
+    """What compiling or loading the file says, with machine code under `base`."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(file)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": ":".join(sys.path), "NUMBA_CACHE_DIR": str(base), "PATH": ""},
+    )
+    assert done.stdout == ""
+    return done.stderr
+
+
+def test_kernels_are_enabled_unless_the_plain_paths_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(kernels.VARIABLE, raising=False)
+    assert kernels.are_enabled()
+    monkeypatch.setenv(kernels.VARIABLE, "plain")
+    assert not kernels.are_enabled()
+
+
+def test_the_second_process_loads_what_the_first_compiled(kernel_file: Path, tmp_path: Path) -> None:
+    base = tmp_path / "cache"
+    assert "kernels.compiling source=small" in run(kernel_file, base)
+    assert run(kernel_file, base) == ""
+
+
+def test_a_changed_file_is_compiled_anew(kernel_file: Path, tmp_path: Path) -> None:
+    run(kernel_file, tmp_path / "cache")
+    kernel_file.write_text(SMALL.replace("+ 1", "+ 3").replace("41", "43"))
+    assert "kernels.compiling" in run(kernel_file, tmp_path / "cache")
+
+
+def test_where_nothing_can_be_written_a_process_compiles_for_itself(kernel_file: Path, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    assert "kept_in=nowhere" in run(kernel_file, blocked)
+
+
+def test_a_call_with_other_types_is_an_error(tmp_path: Path, kernel_file: Path) -> None:
+    kernel_file.write_text(SMALL.replace("(20)", "('20')"))
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run(kernel_file, tmp_path / "cache")
+    assert "No matching definition" in failed.value.stderr
+
+
+def test_the_command_line_and_the_coordinator_dont_load_numba() -> None:
+    code = "import sys, protocol.cli, protocol.toploc.strict, protocol.toploc.stream, coordinator.uploads"
+    done = subprocess.run([sys.executable, "-c", f"{code}; print('numba' in sys.modules)"], capture_output=True)
+    assert done.stdout == b"False\n"
