@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from protocol.canonical import canonical_hash, canonical_json, hex0x, keccak256, sha256
+from protocol.checks.audit_rows import drawn_rollouts
 from protocol.draw import Seat, draw_seats, is_reaudited, raw_draw
 from protocol.http import authorization
 from protocol.merkle.commitment import CommitmentTree, commitment_leaf, salted_digest
@@ -24,7 +25,7 @@ from protocol.merkle.history import (
 from protocol.merkle.standard import StandardTree, earnings_tree
 from protocol.randomness import SeedStream, task_seed
 from protocol.rollouts import FileHeader, Rollout, content_hash
-from protocol.rules import EnvironmentRules, Limit, Rules, SamplingRules, Thresholds
+from protocol.rules import AuditRules, EnvironmentRules, FlipTest, Limit, Rules, SamplingRules, Thresholds
 from protocol.sampling import draw_tokens, gumbel_noise, margins, noise_keys, uniforms
 from protocol.shardcast.manifest import Manifest, Shard
 from protocol.signing import Signer, SigningDomain, TypedMessage
@@ -72,6 +73,7 @@ def vectors() -> str:
         "draws": _draws(),
         "reaudits": _reaudits(),
         "stamp": _stamp(),
+        "audit_rows": _audit_rows(),
         "commitment": _commitment(),
         "earnings": _earnings(),
         "groups_root": _groups_root(),
@@ -207,8 +209,9 @@ def _rules() -> Rules:
             toploc_exp_mismatch_share=limit,
             toploc_mantissa_mean=Limit(reject=0.25, slash=0.5),
             sampling_margin_mean=limit,
-            sampling_mismatch_share=limit,
-            logprob_error_mean=Limit(reject=0.01, slash=1_000_000),
+            sampling_margin_max=limit,
+            sampling_flips=FlipTest(rate=0.00001),
+            logprob_error_mean=Limit(reject=0.01),
         ),
     )
 
@@ -379,6 +382,12 @@ def _reaudits() -> dict[str, Any]:
     """Every tenth, of forty: whether the beacon picks each."""
     picked = [_digest(number) for number in range(40) if is_reaudited(BEACON, _digest(number), 1_000)]
     return {"beacon": BEACON, "share_bps": 1_000, "submissions": "keccak256(uint256 0 … 39)", "picked": picked}
+
+
+def _audit_rows() -> dict[str, Any]:
+    rules = AuditRules(policy="sampled", share=0.25)
+    drawn = [drawn_rollouts(rules, 16, BEACON, _digest(1), round_number) for round_number in range(2)]
+    return {"beacon": BEACON, "submission_id": _digest(1), "num_rollouts": 16, "share": 0.25, "drawn": drawn}
 
 
 def _stamp() -> dict[str, Any]:

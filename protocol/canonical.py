@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import re
+from decimal import Decimal
 
 import sha3
 
@@ -19,6 +20,7 @@ from protocol.errors import NotCanonical
 JsonValue = dict[str, "JsonValue"] | list["JsonValue"] | str | int | float | bool | None
 
 MAX_SAFE_INTEGER = 2**53 - 1
+MIN_NUMBER = 1e-4
 _HASH32 = re.compile("0x[0-9a-f]{64}")
 
 
@@ -62,6 +64,15 @@ def canonical_hash(value: JsonValue) -> str:
     return hex0x(keccak256(canonical_json(value)))
 
 
+def json_number(value: float) -> float | str:
+    """A number in the form in which canonical documents hold it: a decimal string where JSON's numbers don't reach.
+
+    >>> json_number(0.25), json_number(1e-9)
+    (0.25, '0.000000001')
+    """
+    return value if value == 0 or abs(value) >= MIN_NUMBER else format(Decimal(repr(value)), "f")
+
+
 def _normalised(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         # RFC 8785 sorts by UTF-16 code units, not by code points.
@@ -82,7 +93,7 @@ def _normalised_number(value: int | float) -> int | float:
         raise NotCanonical("a number has no JSON form", f"{value}", "send finite numbers")
     if value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
         return int(value)
-    if not 1e-4 <= abs(value) < 1e16:
+    if not MIN_NUMBER <= abs(value) < 1e16:
         # Python and RFC 8785 write exponents differently out here, and no rule of ours needs such numbers.
         raise NotCanonical("a number is outside the canonical range", f"{value}", "use a value within 1e-4 to 1e16")
     return value

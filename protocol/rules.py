@@ -6,13 +6,19 @@ In: a TOML or JSON document. Out: a frozen `Rules`.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, PlainSerializer
 
-from protocol.canonical import canonical_hash
+from protocol.canonical import canonical_hash, json_number
 from protocol.wire import Hash32
+
+Number = Annotated[float, AllowInfNan(False), PlainSerializer(json_number, return_type=float | str, when_used="json")]
+"""A finite number; below 1e-4 it is a decimal string in JSON, where canonical numbers end."""
+NonNegative = Annotated[Number, Field(ge=0)]
+Probability = Annotated[Number, Field(gt=0, lt=1)]
 
 
 class _Frozen(BaseModel):
@@ -46,26 +52,77 @@ class ToplocRules(_Frozen):
 
 
 class Limit(_Frozen):
-    """A statistic beyond `reject` is refused, beyond `slash` it is punished."""
+    """A statistic beyond `reject` is refused, beyond `slash` it is punished; no `slash` means never.
 
-    reject: float
-    slash: float
+    `spread` gives small samples more room: the limits for n observations (chunks for TOPLOC, tokens else) are
+    reject + spread / √n and slash + 2 · spread / √n.
+    """
+
+    reject: Number
+    slash: Number | None = None
+    spread: NonNegative = 0.0
+
+    def at(self, num_observations: int) -> Limit:
+        """The limits for so many observations, as numbers that need no more room."""
+        room = self.spread / math.sqrt(max(1, num_observations))
+        slash = None if self.slash is None else self.slash + 2 * room
+        return Limit(reject=self.reject + room, slash=slash)
+
+
+class FlipTest(_Frozen):
+    """Tokens that aren't the drawn one, against an honest rate: an exact binomial tail (`protocol/statistics.py`).
+
+    With `flips` of N tokens, P[Binomial(N, rate) ≥ flips] < `reject` is refused, < `slash` punished: both are
+    probabilities that it befalls an honest submission.
+    """
+
+    rate: Probability
+    """Calibrated: how often an honest token isn't the one that the verifier's logits draw."""
+    reject: Probability = 1e-6
+    slash: Probability = 1e-9
 
 
 class Thresholds(_Frozen):
-    """Calibrated limits, pooled over a submission unless said; the figures behind them: docs/thresholds.md."""
+    """Calibrated limits, pooled over the audited rollouts; the figures behind them: docs/thresholds.md."""
 
     toploc_exp_mismatch_share: Limit
-    """Share of compared values whose sign or exponent differs, 0 to 1."""
+    """Share of compared values whose sign or exponent differs, 0 to 1. With a `spread`, of each rollout too."""
     toploc_mantissa_mean: Limit
-    """Mean difference of 7-bit mantissas where exponents agree, 0 to 127."""
+    """Mean difference of 7-bit mantissas where exponents agree, 0 to 127. With a `spread`, of each rollout too."""
     sampling_margin_mean: Limit
     """Mean over tokens of (best noised logit − claimed token's), clipped at `sampling_margin_clip`."""
-    sampling_mismatch_share: Limit
-    """Share of tokens that aren't the argmax of the noised logits, 0 to 1."""
+    sampling_margin_max: Limit
+    """The largest single margin (nats): one edited token is enough."""
+    sampling_flips: FlipTest
+    """How many tokens may differ from the drawn ones."""
     logprob_error_mean: Limit
-    """Mean absolute difference of log-probs (nats); never slashed, so `slash` is unreachable."""
-    sampling_margin_clip: float = 10.0
+    """Mean absolute difference of log-probs (nats); it is dropped, never slashed."""
+    logprob_error_max: Limit | None = None
+    """The largest difference of log-probs (nats); not judged where there is no limit."""
+    sampling_margin_clip: Annotated[Number, Field(gt=0)] = 10.0
+    near_tie_nats: NonNegative = 1e-4
+    """A token is a near-tie where its two best noised logits are this close: there noise of the numbers may choose."""
+    near_tie_flip_rate: Probability = 0.5
+    """How often an honest near-tie flips; a worker that picks the branch it likes exceeds it."""
+    surprisal_z: Limit = Limit(reject=6.0)
+    """|z| of mean surprisal against mean entropy; judged in pools whose sampling isn't bound to the seed."""
+
+
+class AuditRules(_Frozen):
+    """How much of a submission the model looks at; the cheap checks look at everything.
+
+    `sampled`: max(`min_rollouts`, ⌈`share` · rollouts⌉ of them, drawn by the beacon (`protocol/checks/audit_rows.py`);
+    with `escalating`, all of them once any drawn one is suspicious.
+    """
+
+    policy: Literal["all", "sampled"] = "all"
+    share: Annotated[Number, Field(gt=0, le=1)] = 1.0
+    escalating: bool = True
+    min_rollouts: int = Field(default=1, ge=1)
+    reaudit_share: Annotated[Number, Field(ge=0, le=1)] = 0.1
+    """Share of settled submissions that are judged once more by another seat."""
+    num_stamps: int = Field(default=16, ge=0, le=64)
+    """Log-probs of other tokens in each work stamp (`protocol/stamp.py`)."""
 
 
 class LengthRules(_Frozen):
@@ -87,6 +144,7 @@ class Rules(_Frozen):
     sampling: SamplingRules = SamplingRules()
     toploc: ToplocRules = ToplocRules()
     thresholds: Thresholds
+    audit: AuditRules = AuditRules()
     lengths: LengthRules = LengthRules()
     group_size: int = Field(default=8, ge=1)
     groups_per_task: int = Field(default=8, ge=1)

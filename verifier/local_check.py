@@ -34,8 +34,8 @@ def check_file(file: Path, task_file: Path, rules_file: Path, model_folder: Path
         case = open_case(_bytes(file), terms)
     except MalformedFile as error:
         return [refused("schema", RejectReason.SCHEMA_INVALID, str(error))]
-    results = run_checks(case, lambda: CausalLM.load(model_folder).eval())
-    return [passed("schema", num_audited=len(case.rollouts)), *results]
+    found = run_checks(case, lambda: CausalLM.load(model_folder).eval())
+    return [passed("schema", num_audited=len(case.rollouts)), *found.results]
 
 
 def _terms(task: Task, rules: Rules, model_folder: Path) -> Terms:

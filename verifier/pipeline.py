@@ -14,7 +14,7 @@ from functools import partial
 
 from protocol.canonical import hex0x
 from protocol.checks.case import Case, open_case
-from protocol.checks.results import passed, refused
+from protocol.checks.results import as_evidence, passed, refused
 from protocol.checks.stages import CHEAP, Check, run_checks, worst
 from protocol.errors import MalformedFile
 from protocol.reasons import Outcome, RejectReason
@@ -46,8 +46,8 @@ def examine(dossier: Dossier, instruments: Instruments) -> Finding:
         partial(envelope.check, dossier),
         partial(duplicates.check, dossier, instruments.find_twin),
     )
-    results = run_checks(case, instruments.load_model, whose + CHEAP)
-    return _finding(dossier, case, [passed("schema", num_audited=len(case.rollouts)), *results])
+    found = run_checks(case, instruments.load_model, whose + CHEAP)
+    return _finding(dossier, case, [passed("schema", num_audited=len(case.rollouts)), *found.results])
 
 
 def _finding(dossier: Dossier, case: Case | None, results: Sequence[CheckResult]) -> Finding:
@@ -56,7 +56,7 @@ def _finding(dossier: Dossier, case: Case | None, results: Sequence[CheckResult]
         submission_id=dossier.submission_id,
         seed=hex0x(dossier.seed),
         num_units=case.num_units if case else 0,
-        checks=tuple(results),
+        checks=tuple(as_evidence(result) for result in results),
     )
     reason = RejectReason(decisive.reason) if decisive.reason else None
     return Finding(Outcome(decisive.outcome), reason, evidence, case.completions_hash if case else None)

@@ -45,7 +45,7 @@ def findings(file: bytes, claimed_hash: str, work: Work, model_folder: Path) -> 
     except MalformedFile as error:
         return [refused("schema", RejectReason.SCHEMA_INVALID, str(error))]
     content: tuple[Check, ...] = (partial(_check_content, claimed_hash, work),)
-    return [passed("schema"), *run_checks(case, lambda: CausalLM.load(model_folder).eval(), content + CHEAP)]
+    return [passed("schema"), *run_checks(case, lambda: CausalLM.load(model_folder).eval(), content + CHEAP).results]
 
 
 def terms_of(work: Work, model_folder: Path) -> Terms:

@@ -1,82 +1,113 @@
-"""What one forward pass over the audited rows gave, a number a token: all that the model-based checks look at.
+"""What the forward pass over the audited rollouts gave: numbers a token and results a proof chunk.
 
-In: slices of hidden states and logits (`checks/prefill.py`). Out: `Measurements`; states and logits are dropped
-slice by slice, so memory stays bounded whatever the length and the vocabulary.
+In: slices of hidden states and logits (`checks/prefill.py`). Out: `Measurements`, which all checks that need the model
+look at; states and logits are dropped slice by slice, so memory stays bounded whatever length and vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from protocol.checks.case import Case
+from protocol.checks.proof_errors import ProofErrors
+from protocol.checks.rows import RowStatistics
 from protocol.errors import ProofpoolError
+from protocol.rollouts import Rollout
+from protocol.toploc.strict import ChunkResult
 
 Floats = npt.NDArray[np.float64]
-
-NO_MATCH = 128.0
-"""Mean mantissa difference where no value agrees in sign and exponent: one more than mantissas can differ by."""
-
-
-@dataclass(frozen=True)
-class ProofErrors:
-    """Proofs against the verifier's own hidden states, pooled over chunks.
-
-    `num_values` were compared; `num_mismatches` of them differ in sign or exponent; `mantissa_error` is the sum of
-    7-bit mantissa differences over the others; `num_degenerate` proofs say nothing.
-    """
-
-    num_chunks: int = 0
-    num_values: int = 0
-    num_mismatches: int = 0
-    mantissa_error: int = 0
-    num_degenerate: int = 0
-
-    @property
-    def mismatch_share(self) -> float:
-        return self.num_mismatches / self.num_values if self.num_values else 1.0
-
-    @property
-    def mantissa_mean(self) -> float:
-        num_matched = self.num_values - self.num_mismatches
-        return self.mantissa_error / num_matched if num_matched else NO_MATCH
-
-    def __add__(self, other: ProofErrors) -> ProofErrors:
-        return ProofErrors(
-            self.num_chunks + other.num_chunks,
-            self.num_values + other.num_values,
-            self.num_mismatches + other.num_mismatches,
-            self.mantissa_error + other.mantissa_error,
-            self.num_degenerate + other.num_degenerate,
-        )
 
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Aligned arrays over all N output tokens of a submission, rollouts in order, and R rollouts.
+    """R audited rollouts with N output tokens in C proof chunks, in order of their numbers in the task.
 
-    `margins` float64 [N]: clipped distance to the token that the noise draws, 0 for the drawn one itself;
-    `logprobs` float64 [N]: the model's log-prob of the claimed token (nats, after temperature);
-    `eos_probabilities` float64 [R]: P(EOS) where the last token was sampled; `proofs`: TOPLOC, pooled.
+    `rollouts`, `lengths`: the number and the output tokens of each; `rows`: arrays [N]; `chunks`: with the rollout's
+    number; `asked`: float64, log-probs (nats) of the tokens that `measure` was asked for, in the order of asking.
     """
 
-    margins: Floats
-    logprobs: Floats
-    eos_probabilities: Floats
-    proofs: ProofErrors
+    rollouts: tuple[int, ...]
+    lengths: tuple[int, ...]
+    rows: RowStatistics
+    chunks: tuple[ChunkResult, ...]
+    asked: Floats
 
     @classmethod
     def joined(cls, parts: Sequence[Measurements]) -> Measurements:
-        """The measurements of consecutive slices as one."""
+        """The measurements of different rollouts as one, in order of their numbers; `asked` in the order of `parts`."""
+        each = [(number, part, index) for part in parts for index, number in enumerate(part.rollouts)]
+        order = sorted(range(len(each)), key=lambda index: each[index][0])
+        if order != list(range(len(each))):
+            pieces = [each[index][1].only(each[index][2]) for index in order]
+            return cls._concatenated(pieces, np.concatenate([part.asked for part in parts]))
+        return cls._concatenated(parts, np.concatenate([part.asked for part in parts]))
+
+    @classmethod
+    def _concatenated(cls, parts: Sequence[Measurements], asked: Floats) -> Measurements:
         return cls(
-            margins=np.concatenate([part.margins for part in parts]),
-            logprobs=np.concatenate([part.logprobs for part in parts]),
-            eos_probabilities=np.concatenate([part.eos_probabilities for part in parts]),
-            proofs=sum((part.proofs for part in parts), ProofErrors()),
+            rollouts=tuple(number for part in parts for number in part.rollouts),
+            lengths=tuple(length for part in parts for length in part.lengths),
+            rows=RowStatistics.joined([part.rows for part in parts]),
+            chunks=tuple(chunk for part in parts for chunk in part.chunks),
+            asked=asked,
         )
+
+    def only(self, index: int) -> Measurements:
+        """Those of one audited rollout, the `index`th of `rollouts`."""
+        number, end = self.rollouts[index], int(self._ends[index])
+        tokens = slice(end - self.lengths[index], end)
+        rows = RowStatistics(*(getattr(self.rows, field.name)[tokens] for field in fields(RowStatistics)))
+        return Measurements((number,), (self.lengths[index],), rows, self._chunks_of[number], np.empty(0))
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.rows.margins)
+
+    @property
+    def margins(self) -> Floats:
+        """[N]: clipped distance to the token that the noise draws, 0 for the drawn one itself."""
+        return self.rows.margins
+
+    @property
+    def logprobs(self) -> Floats:
+        """[N]: the model's log-prob of the claimed token (nats, after temperature)."""
+        return self.rows.logprobs
+
+    @property
+    def eos_probabilities(self) -> Floats:
+        """[R]: P(EOS) where the last token was sampled."""
+        return self.rows.eos_probabilities[self._ends - 1]
+
+    @cached_property
+    def proofs(self) -> ProofErrors:
+        """TOPLOC, pooled over the audited rollouts."""
+        return ProofErrors.of(self.chunks)
+
+    @cached_property
+    def proofs_by_rollout(self) -> dict[int, ProofErrors]:
+        """TOPLOC of each audited rollout, by its number in the task."""
+        return {number: ProofErrors.of(self._chunks_of[number]) for number in self.rollouts}
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Of the token at this place in the arrays: its rollout's number in the task, and its position."""
+        which = int(np.searchsorted(self._ends, index, side="right"))
+        return self.rollouts[which], index - int(self._ends[which]) + self.lengths[which]
+
+    @cached_property
+    def _ends(self) -> npt.NDArray[np.int64]:
+        return np.cumsum(np.array(self.lengths, dtype=np.int64))
+
+    @cached_property
+    def _chunks_of(self) -> dict[int, tuple[ChunkResult, ...]]:
+        found: dict[int, list[ChunkResult]] = {number: [] for number in self.rollouts}
+        for chunk in self.chunks:
+            found[chunk.rollout].append(chunk)
+        return {number: tuple(chunks) for number, chunks in found.items()}
 
 
 def measurements_of(case: Case) -> Measurements:
@@ -84,3 +115,8 @@ def measurements_of(case: Case) -> Measurements:
     if case.measurements is None:
         raise ProofpoolError("a check needs the model and it hasn't run", todo="run checks/prefill.py first")
     return case.measurements
+
+
+def audited_rollouts(case: Case) -> list[Rollout]:
+    """The rows of the file that the measurements are of, in the same order."""
+    return [case.rollouts[number] for number in measurements_of(case).rollouts]

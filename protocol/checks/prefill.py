@@ -1,4 +1,4 @@
-"""One packed forward pass over the audited rows, for every check that needs the model.
+"""One packed forward pass over the audited rollouts, for every check that needs the model.
 
 In: a case whose cheap checks have passed, and the model of its policy version. Out: `Measurements`.
 Prompt and completion go through the model together; row i of a completion is the state that its token i was
@@ -9,54 +9,76 @@ logits of a slice in blocks, so memory doesn't grow with the submission.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from protocol.checks.case import Case
-from protocol.checks.measurements import Floats, Measurements, ProofErrors
+from protocol.checks.measurements import Floats, Measurements
+from protocol.checks.rows import RowStatistics, measure_rows
+from protocol.checks.stopwatch import Stopwatch
 from protocol.forward import CausalLM
 from protocol.rollouts import Rollout
 from protocol.rules import ToplocRules
-from protocol.sampling import Keys, noise_keys
-from protocol.sampling_torch import as_tensor, margins, token_logprobs
-from protocol.toploc.strict import verify_rollouts
+from protocol.sampling import Keys, Logits, Tokens, noise_keys
+from protocol.stamp import StampPair
+from protocol.toploc.strict import ChunkResult, verify_rollouts
 
 MAX_SLICE_TOKENS = 8192
-MAX_BLOCK_VALUES = 1 << 20
-"""Logits held at a time: 8 MiB an array in float64."""
+MAX_BLOCK_VALUES = 1 << 22
+"""Logits held at a time: 16 MiB in float32."""
 
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """Consecutive rollouts, from number `first` of the task on."""
+    """Some rollouts of a task, by their numbers in it."""
 
-    first: int
-    rollouts: Sequence[Rollout]
+    numbers: tuple[int, ...]
+    rollouts: tuple[Rollout, ...]
 
     @property
     def lengths(self) -> list[int]:
         return [rollout.num_units for rollout in self.rollouts]
 
+    def row_of(self, rollout: int, position: int) -> int:
+        """Where output token `position` of the rollout with this number lies among the slice's output tokens."""
+        return sum(self.lengths[: self.numbers.index(rollout)]) + position
+
 
 @torch.inference_mode()
-def measure(case: Case, model: CausalLM, max_slice_tokens: int = MAX_SLICE_TOKENS) -> Measurements:
-    """Everything that the model says of a case. The model's dtype decides the precision of the states."""
-    return Measurements.joined([_measured(case, model, part) for part in slices(case.rollouts, max_slice_tokens)])
+def measure(
+    case: Case,
+    model: CausalLM,
+    audited: Sequence[int] | None = None,
+    asked: Sequence[StampPair] = (),
+    max_slice_tokens: int = MAX_SLICE_TOKENS,
+    watch: Stopwatch | None = None,
+) -> Measurements:
+    """Everything that the model says of a case. The model's dtype decides the precision of the states.
+
+    `audited` are numbers of rollouts, ascending, all of them if it is None; `asked` are tokens of audited rollouts
+    whose log-probs are wanted besides (a work stamp's). `watch` is told of the stages forward, rows and toploc.
+    """
+    watch = watch or Stopwatch()
+    numbers = range(len(case.rollouts)) if audited is None else audited
+    parts = [_measured(case, model, part, asked, watch) for part in slices(case.rollouts, numbers, max_slice_tokens)]
+    return replace(Measurements.joined([part for part, _ in parts]), asked=_in_order(asked, [a for _, a in parts]))
 
 
-def slices(rollouts: Sequence[Rollout], max_tokens: int) -> Iterator[Slice]:
-    """Consecutive rollouts of at most `max_tokens` together; a longer one is a slice of its own."""
-    first = num_tokens = 0
-    for index, rollout in enumerate(rollouts):
-        length = len(rollout.input_tokens) + rollout.num_units - 1
-        if index > first and num_tokens + length > max_tokens:
-            yield Slice(first, rollouts[first:index])
-            first, num_tokens = index, 0
+def slices(rollouts: Sequence[Rollout], numbers: Sequence[int], max_tokens: int) -> Iterator[Slice]:
+    """The rollouts with these numbers, at most `max_tokens` together; a longer one is a slice of its own."""
+    held: list[int] = []
+    num_tokens = 0
+    for number in numbers:
+        length = len(rollouts[number].input_tokens) + rollouts[number].num_units - 1
+        if held and num_tokens + length > max_tokens:
+            yield Slice(tuple(held), tuple(rollouts[index] for index in held))
+            held, num_tokens = [], 0
+        held.append(number)
         num_tokens += length
-    yield Slice(first, rollouts[first:])
+    yield Slice(tuple(held), tuple(rollouts[index] for index in held))
 
 
 def sampled_states(model: CausalLM, rollouts: Sequence[Rollout]) -> Tensor:
@@ -70,49 +92,67 @@ def sampled_states(model: CausalLM, rollouts: Sequence[Rollout]) -> Tensor:
     return states
 
 
-def _measured(case: Case, model: CausalLM, part: Slice) -> Measurements:
+Answers = dict[StampPair, float]
+
+
+def _measured(
+    case: Case, model: CausalLM, part: Slice, asked: Sequence[StampPair], watch: Stopwatch
+) -> tuple[Measurements, Answers]:
     hidden = sampled_states(model, part.rollouts)
-    found_margins, found_logprobs, found_eos = _over_logits(case, model, part, hidden)
-    return Measurements(
-        margins=found_margins,
-        logprobs=found_logprobs,
-        eos_probabilities=found_eos[np.cumsum(part.lengths) - 1],
-        proofs=_proof_errors(torch.split(hidden, part.lengths), part.rollouts, case.rules.toploc),
-    )
+    watch.lap("forward")
+    rows, answers = _over_logits(case, model, part, hidden, asked)
+    watch.lap("rows")
+    chunks = _chunks(torch.split(hidden, part.lengths), part, case.rules.toploc)
+    watch.lap("toploc")
+    return Measurements(part.numbers, tuple(part.lengths), rows, chunks, np.empty(0)), answers
 
 
-def _over_logits(case: Case, model: CausalLM, part: Slice, hidden: Tensor) -> list[Floats]:
-    """Margins, log-probs and P(EOS), float64 [N] each, a block of logits at a time."""
+def _over_logits(
+    case: Case, model: CausalLM, part: Slice, hidden: Tensor, asked: Sequence[StampPair]
+) -> tuple[RowStatistics, Answers]:
+    """The statistics of every token and the answers to what is asked, a block of logits at a time."""
     sampling, clip = case.rules.sampling, case.rules.thresholds.sampling_margin_clip
-    claimed = torch.from_numpy(np.concatenate([r.output_tokens for r in part.rollouts]).astype(np.int64))
-    keys = as_tensor(_keys(case.terms.seed, part))
-    eos_ids = torch.tensor(case.environment.tokenizer.eos_ids)
+    claimed = np.concatenate([r.output_tokens for r in part.rollouts]).astype(np.int64)
+    keys, eos_ids = _keys(case.terms.seed, part), case.environment.tokenizer.eos_ids
+    places = {pair: part.row_of(pair.rollout, pair.position) for pair in asked if pair.rollout in part.numbers}
     block_size = max(1, MAX_BLOCK_VALUES // model.config.vocab_size)
-    blocks = []
+    blocks: list[RowStatistics] = []
+    answers: Answers = {}
     for start in range(0, len(hidden), block_size):
         rows = slice(start, start + block_size)
-        logits = model.logits(hidden[rows])
-        probabilities = (logits.double() / sampling.temperature).softmax(dim=1)
-        blocks.append(
-            (
-                margins(logits, claimed[rows], keys[rows], sampling, clip),
-                token_logprobs(logits, claimed[rows], sampling).double(),
-                probabilities[:, eos_ids].sum(dim=1),
-            )
+        logits = model.logits(hidden[rows]).float().numpy()
+        found = measure_rows(logits, claimed[rows], keys[rows], sampling, clip=clip, eos_ids=eos_ids)
+        here = {pair: row - start for pair, row in places.items() if start <= row < start + len(logits)}
+        answers |= _answered(logits, claimed[rows], found, here, sampling.temperature)
+        blocks.append(found)
+    return RowStatistics.joined(blocks), answers
+
+
+def _answered(
+    logits: Logits, claimed: Tokens, found: RowStatistics, here: dict[StampPair, int], temperature: float
+) -> Answers:
+    """Log-probs of other tokens: that of the claimed one plus the difference of the two logits."""
+    return {
+        pair: float(
+            found.logprobs[row] + (float(logits[row, pair.token]) - float(logits[row, claimed[row]])) / temperature
         )
-    return [torch.cat(column).numpy() for column in zip(*blocks, strict=True)]
+        for pair, row in here.items()
+    }
+
+
+def _in_order(asked: Sequence[StampPair], answers: Sequence[Answers]) -> Floats:
+    found = {pair: logprob for part in answers for pair, logprob in part.items()}
+    return np.array([found[pair] for pair in asked], dtype=np.float64)
 
 
 def _keys(seed: bytes, part: Slice) -> Keys:
     """uint64 [N]: the noise of every token, by its rollout's number in the task and its position."""
-    samples = np.repeat(np.arange(part.first, part.first + len(part.lengths)), part.lengths)
+    samples = np.repeat(np.array(part.numbers, dtype=np.int64), part.lengths)
     positions = np.concatenate([np.arange(length) for length in part.lengths])
     return noise_keys(seed, samples, positions)
 
 
-def _proof_errors(hidden: Sequence[Tensor], rollouts: Sequence[Rollout], shape: ToplocRules) -> ProofErrors:
-    states, columns = [rows.bfloat16() for rows in hidden], [rollout.proofs for rollout in rollouts]
+def _chunks(hidden: Sequence[Tensor], part: Slice, shape: ToplocRules) -> tuple[ChunkResult, ...]:
+    states, columns = [rows.bfloat16() for rows in hidden], [rollout.proofs for rollout in part.rollouts]
     found = verify_rollouts(states, columns, chunk_rows=shape.chunk_rows, topk=shape.topk, ties=shape.ties)
-    return ProofErrors(
-        len(found.chunks), found.num_values, found.mismatches, found.mantissa_error_sum, found.num_degenerate
-    )
+    return tuple(replace(chunk, rollout=part.numbers[chunk.rollout]) for chunk in found.chunks)

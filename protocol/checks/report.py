@@ -63,7 +63,8 @@ def print_report(report: FileReport) -> None:
 def _limits(result: CheckResult) -> str:
     if result.reject_threshold is None:
         return ""
-    return f"(reject over {_number(result.reject_threshold)}, slash over {_number(result.slash_threshold)})"
+    slash = "never" if result.slash_threshold is None else f"over {_number(result.slash_threshold)}"
+    return f"(reject over {_number(result.reject_threshold)}, slash {slash})"
 
 
 def _number(value: float | None) -> str:

@@ -1,21 +1,24 @@
 """The checks in order: on bytes first, so that hostile files cost little; the model runs once for all that need it.
 
-In: a case, and how to get at its policy version's model. Out: a `CheckResult` a check, up to the first refusal of the
-cheap ones; those on the model's word all report.
+In: a case, how to get at its policy version's model, and which rollouts to audit. Out: an `Examination` with a
+`CheckResult` a check, up to the first refusal of the cheap ones; those on the model's word all report.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from protocol.checks import bounds, logprobs, prompts, proofs, rewards, sampling, termination, toploc
+from protocol.checks import bounds, logprobs, plausibility, prompts, proofs, rewards, sampling, termination, toploc
+from protocol.checks.audit_rows import Audit, Plan, everything
 from protocol.checks.case import Case
+from protocol.checks.stopwatch import Stopwatch
 from protocol.reasons import Outcome
 from protocol.wire import CheckResult
 
 if TYPE_CHECKING:
+    from protocol.checks.measurements import Measurements
     from protocol.forward import CausalLM
 
 Check = Callable[[Case], CheckResult]
@@ -29,31 +32,87 @@ COSTLY: tuple[Check, ...] = (
     toploc.check_content,
     toploc.check_exponents,
     toploc.check_mantissas,
+    toploc.check_worst_exponents,
+    toploc.check_worst_mantissas,
     sampling.check_margin,
-    sampling.check_mismatch,
-    sampling.check_tail,
+    sampling.check_largest,
+    sampling.check_flips,
+    sampling.check_ties,
+    sampling.check_freedom,
+    plausibility.check_tail,
+    plausibility.check_surprisal,
     termination.check_eos,
+    termination.check_eos_mean,
     logprobs.check,
+    logprobs.check_largest,
 )
 """On what the model says of them."""
 
 
-def run_checks(case: Case, load_model: LoadModel, cheap: Sequence[Check] = CHEAP) -> list[CheckResult]:
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """What was found. `case` has its measurements where the model ran; `seconds` it took, by stage, in order."""
+
+    case: Case
+    results: tuple[CheckResult, ...]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def measurements(self) -> Measurements | None:
+        return self.case.measurements
+
+    @property
+    def num_audited(self) -> int:
+        """Rollouts that the model looked at; 0 where the cheap checks decided."""
+        return len(self.case.measurements.rollouts) if self.case.measurements else 0
+
+
+def run_checks(
+    case: Case, load_model: LoadModel, cheap: Sequence[Check] = CHEAP, plan: Plan = everything
+) -> Examination:
     """The cheap checks up to the first refusal; if there is none, all of those that need the model."""
+    watch = Stopwatch()
     results: list[CheckResult] = []
     for check in cheap:
         results.append(check(case))
+        watch.lap(results[-1].check)
         if results[-1].outcome != Outcome.ACCEPT:
-            return results
-    return results + run_costly(case, load_model())
+            return Examination(case, tuple(results), watch.seconds)
+    audit, model = plan(case), load_model()
+    watch.lap("model")
+    costly = run_costly(case, model, audit, watch)
+    return replace(costly, results=(*results, *costly.results))
 
 
-def run_costly(case: Case, model: CausalLM) -> list[CheckResult]:
-    """Measure once; every check that needs the model looks at that."""
-    from protocol.checks.prefill import measure  # torch is loaded for the first file that gets this far
+def run_costly(case: Case, model: CausalLM, audit: Audit | None = None, watch: Stopwatch | None = None) -> Examination:
+    """Measure once; every check that needs the model looks at that.
 
-    measured_case = replace(case, measurements=measure(case, model))
-    return [check(measured_case) for check in COSTLY]
+    What is drawn is looked at first, and if it is suspicious and the rules say so, everything is: the results are
+    then about all rollouts.
+    """
+    from protocol.checks.measurements import Measurements  # numpy and torch come with the first file that gets here
+    from protocol.checks.prefill import measure
+
+    audit, watch = audit or everything(case), watch or Stopwatch()
+    found = measure(case, model, audit.rollouts, audit.asked, watch=watch)
+    rest = tuple(number for number in range(len(case.rollouts)) if number not in audit.rollouts)
+    if rest and case.rules.audit.escalating and is_suspicious(replace(case, measurements=found)):
+        found = Measurements.joined([found, measure(case, model, rest, watch=watch)])
+    judged = replace(case, measurements=found)
+    results = []
+    for check in COSTLY:
+        results.append(check(judged))
+        watch.lap(results[-1].check)
+    return Examination(judged, tuple(results), watch.seconds)
+
+
+def is_suspicious(case: Case) -> bool:
+    """Whether the audited rollouts together, or any of them by itself, would be refused."""
+    from protocol.checks.measurements import measurements_of
+
+    found = measurements_of(case)
+    each = [found, *(found.only(index) for index in range(len(found.rollouts)))]
+    return any(check(replace(case, measurements=one)).outcome != Outcome.ACCEPT for one in each for check in COSTLY)
 
 
 def worst(results: Sequence[CheckResult]) -> CheckResult:

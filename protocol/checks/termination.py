@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from protocol.checks.case import Case
-from protocol.checks.measurements import measurements_of
+from protocol.checks.measurements import Floats, audited_rollouts, measurements_of
 from protocol.checks.results import passed, refused
 from protocol.reasons import RejectReason
 from protocol.rollouts import Rollout
@@ -18,6 +18,7 @@ from protocol.wire import CheckResult
 
 NAME = "termination"
 EOS_NAME = "eos_probability"
+EOS_MEAN_NAME = "eos_probability_mean"
 MIN_EOS_PROBABILITY = 0.1
 
 
@@ -31,13 +32,24 @@ def check(case: Case) -> CheckResult:
 
 def check_eos(case: Case) -> CheckResult:
     """The least P(EOS) among completions that stopped."""
-    stopped = measurements_of(case).eos_probabilities[[r.finish_reason == "stop" for r in case.rollouts]]
+    stopped = _stop_probabilities(case)
     if not len(stopped):
         return passed(EOS_NAME)
     least = float(stopped.min())
     if not case.rules.sampling.bound_to_seed and least < MIN_EOS_PROBABILITY:
         return refused(EOS_NAME, RejectReason.TERMINATION_INVALID, f"P(EOS) = {least:.4g}", num_audited=len(stopped))
     return passed(EOS_NAME, value=least, num_audited=len(stopped))
+
+
+def check_eos_mean(case: Case) -> CheckResult:
+    """Reported: the mean of P(EOS) among completions that stopped; forced stops lower it."""
+    stopped = _stop_probabilities(case)
+    return passed(EOS_MEAN_NAME, value=float(stopped.mean()) if len(stopped) else None, num_audited=len(stopped))
+
+
+def _stop_probabilities(case: Case) -> Floats:
+    has_stopped = [rollout.finish_reason == "stop" for rollout in audited_rollouts(case)]
+    return measurements_of(case).eos_probabilities[has_stopped]
 
 
 def _fault(case: Case, rollout: Rollout) -> str | None:

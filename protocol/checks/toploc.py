@@ -1,21 +1,30 @@
 """Whether the proofs are of this model's hidden states (TOPLOC, arXiv:2501.16007; `protocol/toploc/strict.py`).
 
-In: measurements. Out: two statistics pooled over the submission, each against its limit: the share of compared
-values whose sign or exponent differs, and the mean difference of 7-bit mantissas over the others. `check_content`
-refuses proofs that say nothing, constant ones above all, whatever the statistics let pass.
+In: measurements. Out: two statistics pooled over the audited rollouts, each against its limit: the share of compared
+values whose sign or exponent differs, and the mean difference of 7-bit mantissas over the others; and both again of
+the rollout that stands out most. `check_content` refuses proofs that say nothing, constant ones above all, whatever
+the statistics let pass.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from protocol.checks.case import Case
 from protocol.checks.measurements import measurements_of
+from protocol.checks.proof_errors import ProofErrors
 from protocol.checks.results import measured, passed, refused
 from protocol.reasons import RejectReason
+from protocol.rules import Limit
 from protocol.wire import CheckResult
 
 CONTENT_NAME = "toploc_content"
 EXPONENT_NAME = "toploc_exponents"
 MANTISSA_NAME = "toploc_mantissas"
+WORST_EXPONENT_NAME = "toploc_exponents_worst"
+WORST_MANTISSA_NAME = "toploc_mantissas_worst"
+
+Statistic = Callable[[ProofErrors], float]
 
 
 def check_content(case: Case) -> CheckResult:
@@ -27,23 +36,53 @@ def check_content(case: Case) -> CheckResult:
 
 
 def check_exponents(case: Case) -> CheckResult:
-    proofs = measurements_of(case).proofs
+    proofs, limit = measurements_of(case).proofs, case.rules.thresholds.toploc_exp_mismatch_share
     return measured(
         EXPONENT_NAME,
         RejectReason.TOPLOC_MISMATCH,
         proofs.mismatch_share,
-        case.rules.thresholds.toploc_exp_mismatch_share,
+        limit,
         num_audited=proofs.num_values,
+        num_observations=proofs.num_chunks,
         detail=f"{proofs.num_mismatches} of {proofs.num_values} values",
     )
 
 
 def check_mantissas(case: Case) -> CheckResult:
-    proofs = measurements_of(case).proofs
+    proofs, limit = measurements_of(case).proofs, case.rules.thresholds.toploc_mantissa_mean
     return measured(
         MANTISSA_NAME,
         RejectReason.TOPLOC_MISMATCH,
         proofs.mantissa_mean,
-        case.rules.thresholds.toploc_mantissa_mean,
+        limit,
         num_audited=proofs.num_values - proofs.num_mismatches,
+        num_observations=proofs.num_chunks,
+    )
+
+
+def check_worst_exponents(case: Case) -> CheckResult:
+    limit = case.rules.thresholds.toploc_exp_mismatch_share
+    return _worst(case, WORST_EXPONENT_NAME, lambda errors: errors.mismatch_share, limit)
+
+
+def check_worst_mantissas(case: Case) -> CheckResult:
+    limit = case.rules.thresholds.toploc_mantissa_mean
+    return _worst(case, WORST_MANTISSA_NAME, lambda errors: errors.mantissa_mean, limit)
+
+
+def _worst(case: Case, name: str, statistic: Statistic, limit: Limit) -> CheckResult:
+    """The rollout that is farthest up to its limit. Without a spread the limit says nothing of so few chunks."""
+    errors = measurements_of(case).proofs_by_rollout
+    number = max(errors, key=lambda n: statistic(errors[n]) - limit.at(errors[n].num_chunks).reject)
+    value, num_chunks = statistic(errors[number]), errors[number].num_chunks
+    if not limit.spread:
+        return passed(name, value=value, num_audited=errors[number].num_values, detail=f"rollout {number}")
+    return measured(
+        name,
+        RejectReason.TOPLOC_MISMATCH,
+        value,
+        limit,
+        num_audited=errors[number].num_values,
+        num_observations=num_chunks,
+        detail=f"rollout {number}",
     )

@@ -213,6 +213,18 @@ def test_reaudits() -> None:
     assert picked == [unhex(submission_id) for submission_id in of["picked"]] and picked
 
 
+def test_audited_rollouts() -> None:
+    of = VECTORS["audit_rows"]
+    for round_number, drawn in enumerate(of["drawn"]):
+        seed = keccak(unhex(of["beacon"]) + unhex(of["submission_id"]) + word(round_number))
+        numbers = list(range(of["num_rollouts"]))
+        for place, drawn_word in enumerate(stream(seed, "audit", len(drawn))):
+            other = place + drawn_word % (len(numbers) - place)
+            numbers[place], numbers[other] = numbers[other], numbers[place]
+        assert sorted(numbers[: len(drawn)]) == drawn
+        assert len(drawn) == of["share"] * of["num_rollouts"]
+
+
 def test_stamps() -> None:
     of = VECTORS["stamp"]
     seed = keccak(unhex(of["beacon"]) + unhex(of["submission_id"]) + word(of["round"]) + word(of["seat"]))

@@ -40,7 +40,7 @@ from protocol.merkle.commitment import CommitmentTree, salted_digest
 from protocol.merkle.history import root_of
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import FileHeader, Rollout, content_hash, write_rollouts
-from protocol.rules import EnvironmentRules, Limit, Rules, SamplingRules, Thresholds
+from protocol.rules import EnvironmentRules, FlipTest, Limit, Rules, SamplingRules, Thresholds
 from protocol.signing import Signer, SigningDomain
 from protocol.telemetry import configure_logging
 from protocol.wire import (
@@ -380,7 +380,8 @@ def make_rules(**changes: Any) -> Rules:
         toploc_exp_mismatch_share=limit,
         toploc_mantissa_mean=limit,
         sampling_margin_mean=limit,
-        sampling_mismatch_share=limit,
+        sampling_margin_max=limit,
+        sampling_flips=FlipTest(rate=0.00001),
         logprob_error_mean=limit,
     )
     values: dict[str, Any] = {

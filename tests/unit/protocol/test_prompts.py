@@ -18,7 +18,8 @@ THRESHOLDS = {
     "toploc_exp_mismatch_share": LIMIT,
     "toploc_mantissa_mean": LIMIT,
     "sampling_margin_mean": LIMIT,
-    "sampling_mismatch_share": LIMIT,
+    "sampling_margin_max": LIMIT,
+    "sampling_flips": {"rate": 0.01},
     "logprob_error_mean": LIMIT,
 }
 

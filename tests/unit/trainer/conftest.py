@@ -14,7 +14,7 @@ from protocol.batches import groups_root
 from protocol.canonical import hex0x
 from protocol.forward import CausalLM
 from protocol.rollouts import FileHeader, Rollout, write_rollouts
-from protocol.rules import EnvironmentRules, Limit, Rules, SamplingRules, Thresholds
+from protocol.rules import EnvironmentRules, FlipTest, Limit, Rules, SamplingRules, Thresholds
 from protocol.signing import Signer, SigningDomain
 from protocol.weights import ModelConfig
 from protocol.wire import ZERO_HASH, Batch
@@ -34,7 +34,8 @@ def rules() -> Rules:
             toploc_exp_mismatch_share=limit,
             toploc_mantissa_mean=limit,
             sampling_margin_mean=limit,
-            sampling_mismatch_share=limit,
+            sampling_margin_max=limit,
+            sampling_flips=FlipTest(rate=0.00001),
             logprob_error_mean=limit,
         ),
         group_size=GROUP_SIZE,

@@ -281,7 +281,7 @@ def model_folder(make_model_folder: Callable[[int], Path]) -> Path:
 def rules(model_folder: Path) -> Rules:
     """Four groups of two, with limits that honest work of one machine stays far below."""
     environment = load_environment("reasoning_gym", TASK_CONFIG, Tokenizer.load(model_folder))
-    names = ("toploc_exp_mismatch_share", "toploc_mantissa_mean", "sampling_margin_mean", "sampling_mismatch_share")
+    names = ("toploc_exp_mismatch_share", "toploc_mantissa_mean", "sampling_margin_mean", "sampling_margin_max")
     return Rules.model_validate(
         {
             "environment": {
@@ -290,7 +290,7 @@ def rules(model_folder: Path) -> Rules:
                 "environment_hash": environment.environment_hash,
             },
             "sampling": {"max_new_tokens": 40},
-            "thresholds": {**dict.fromkeys(names, TIGHT), "logprob_error_mean": TIGHT},
+            "thresholds": {**dict.fromkeys((*names, "logprob_error_mean"), TIGHT), "sampling_flips": {"rate": 0.001}},
             "group_size": 2,
             "groups_per_task": 4,
         }

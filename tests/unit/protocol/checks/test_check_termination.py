@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from protocol.checks import termination
-from protocol.checks.measurements import Measurements, ProofErrors
+from protocol.checks.measurements import Measurements
+from protocol.checks.rows import RowStatistics
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.rules import SamplingRules
@@ -54,6 +55,14 @@ def test_a_truncated_completion_is_dropped(world: World, honest: list[Rollout]) 
     assert result.reason == RejectReason.TERMINATION_INVALID
 
 
+def measured(rollouts: list[Rollout], eos_probability: float) -> Measurements:
+    """A pass that gave every token the same P(EOS)."""
+    lengths = tuple(rollout.num_units for rollout in rollouts)
+    zeros, eos = np.zeros(sum(lengths)), np.full(sum(lengths), eos_probability)
+    rows = RowStatistics(zeros, zeros.astype(np.int64), zeros, zeros, zeros, zeros, eos, zeros)
+    return Measurements(tuple(range(len(rollouts))), lengths, rows, (), np.empty(0))
+
+
 @pytest.mark.parametrize(
     ("probability", "bound_to_seed", "outcome"),
     [
@@ -67,7 +76,5 @@ def test_an_unlikely_eos_is_refused_only_where_sampling_is_free(
 ) -> None:
     sampling = SamplingRules(max_new_tokens=LIMIT, bound_to_seed=bound_to_seed)
     rules = world.rules.model_copy(update={"sampling": sampling})
-    zeros = np.zeros(1)
-    measured = Measurements(zeros, zeros, np.full(len(honest), probability), ProofErrors())
-    case = replace(world.case(honest, rules=rules), measurements=measured)
+    case = replace(world.case(honest, rules=rules), measurements=measured(honest, probability))
     assert termination.check_eos(case).outcome == outcome

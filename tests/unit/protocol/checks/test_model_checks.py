@@ -57,7 +57,7 @@ def test_how_a_worker_batches_makes_no_difference(world: World, max_batch: int) 
 def test_slices_measure_the_same_as_one_pass(world: World, honest: list[Rollout]) -> None:
     case = world.case(honest)
     whole, cut = measure(case, world.model), measure(case, world.model, max_slice_tokens=100)
-    assert len(list(slices(honest, 100))) > 2
+    assert len(list(slices(honest, range(len(honest)), 100))) > 2
     np.testing.assert_allclose(cut.logprobs, whole.logprobs, atol=1e-4)
     np.testing.assert_allclose(cut.margins, whole.margins, atol=1e-4)
     np.testing.assert_allclose(cut.eos_probabilities, whole.eos_probabilities, atol=1e-4)
@@ -65,7 +65,7 @@ def test_slices_measure_the_same_as_one_pass(world: World, honest: list[Rollout]
 
 
 def test_one_rollout_longer_than_a_slice_is_a_slice(honest: list[Rollout]) -> None:
-    assert [part.first for part in slices(honest, 1)] == list(range(len(honest)))
+    assert [part.numbers for part in slices(honest, range(len(honest)), 1)] == [(n,) for n in range(len(honest))]
 
 
 # Proofs
@@ -119,13 +119,13 @@ def forged_tokens(world: World, completions: Sequence[Completion]) -> list[Rollo
 def test_tokens_of_another_model_are_slashed_though_the_proofs_are_right(world: World, other_folder) -> None:  # type: ignore[no-untyped-def]
     finding = world.examine(forged_tokens(world, world.completions(folder=other_folder)))
     assert results(finding)["toploc_exponents"].outcome == Outcome.ACCEPT
-    assert_slashed(finding, "sampling_mismatch", RejectReason.SAMPLING_MISMATCH)
+    assert_slashed(finding, "sampling_flips", RejectReason.SAMPLING_MISMATCH)
 
 
 def test_the_wrong_seed_is_slashed(world: World) -> None:
     finding = world.examine(world.rollouts(world.completions(seed=world.seed(counter=77))))
     assert results(finding)["toploc_exponents"].outcome == Outcome.ACCEPT
-    assert_slashed(finding, "sampling_mismatch", RejectReason.SAMPLING_MISMATCH)
+    assert_slashed(finding, "sampling_flips", RejectReason.SAMPLING_MISMATCH)
     assert_slashed(finding, "sampling_margin", RejectReason.SAMPLING_MISMATCH)
 
 
@@ -133,7 +133,7 @@ def test_the_wrong_seed_is_slashed(world: World) -> None:
 def test_the_wrong_temperature_is_slashed(world: World, temperature: float) -> None:
     sampling = SamplingRules(max_new_tokens=40, temperature=temperature)
     finding = world.examine(forged_tokens(world, world.completions(sampling=sampling)))
-    assert_slashed(finding, "sampling_mismatch", RejectReason.SAMPLING_MISMATCH)
+    assert_slashed(finding, "sampling_flips", RejectReason.SAMPLING_MISMATCH)
 
 
 def test_the_best_of_several_draws_is_slashed(world: World) -> None:
@@ -152,7 +152,7 @@ def test_unbound_sampling_is_not_measured(world: World, honest: list[Rollout]) -
     sampling = SamplingRules(max_new_tokens=40, bound_to_seed=False)
     free = replace(world, rules=world.rules.model_copy(update={"sampling": sampling}))
     finding = free.examine(free.rollouts(free.completions(seed=world.seed(counter=77))))
-    assert results(finding)["sampling_mismatch"].value is None
+    assert results(finding)["sampling_flips"].value is None
     assert finding.reason in (None, RejectReason.TERMINATION_INVALID)
 
 

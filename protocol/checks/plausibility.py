@@ -1,0 +1,72 @@
+"""Whether the tokens look like a sample of the model's distribution at all (INTELLECT-2, section 2.3.3).
+
+A small model that generates, and the right one that prefills once for the proofs, gives a distribution with two humps:
+likely tokens, and too many that the right model holds for all but impossible. In: measurements. Out: the share of
+chosen tokens with tiny probability against the share that the model itself expects, and mean surprisal against mean
+entropy as a z value. Both are reported where sampling is bound to the seed (`checks/sampling.py` is stricter by far),
+and drop a submission where it isn't. With top_k or top_p, what a worker may choose is only a part of what the model
+expects, and both are reported only.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from protocol.checks.case import Case
+from protocol.checks.measurements import measurements_of
+from protocol.checks.results import measured, passed
+from protocol.checks.rows import TINY
+from protocol.reasons import Outcome, RejectReason
+from protocol.rules import Limit
+from protocol.sampling import keeps_all
+from protocol.statistics import least_count
+from protocol.wire import CheckResult
+
+TAIL_NAME = "plausibility_tail"
+SURPRISAL_NAME = "plausibility_surprisal"
+
+MIN_DEVIATION = 1e-3
+"""Nats: where the model is sure of every token, rounding alone makes the deviations."""
+
+
+def check_tail(case: Case) -> CheckResult:
+    """The limit is the least share that the expected one gives by chance less often than the flip test's `reject`.
+
+    A sum of unequal chances exceeds its mean no more easily than a binomial of their mean (Hoeffding, 1956).
+    """
+    found = measurements_of(case)
+    num_tokens = found.num_tokens
+    num_tiny = int((found.logprobs < math.log(TINY)).sum())
+    num_expected = float(found.rows.tiny_probabilities.sum())
+    detail = f"{num_tiny} of {num_tokens} tokens, {num_expected:.4g} expected"
+    if not is_judged(case):
+        return passed(TAIL_NAME, value=num_tiny / num_tokens, num_audited=num_tokens, detail=detail)
+    rate = case.rules.thresholds.sampling_flips.reject
+    most = least_count(num_tokens, num_expected / num_tokens, rate) - 1
+    return _dropped_at_most(TAIL_NAME, num_tiny / num_tokens, most / num_tokens, num_tokens, detail)
+
+
+def check_surprisal(case: Case) -> CheckResult:
+    """z = mean of (−logprob − entropy) over its standard error; honest tokens have mean 0."""
+    found = measurements_of(case)
+    differences = -found.logprobs - found.rows.entropies
+    deviation = max(float(differences.std()), MIN_DEVIATION)
+    z = float(differences.mean()) * math.sqrt(found.num_tokens) / deviation
+    detail = f"{-found.logprobs.mean():.4g} nats chosen, {np.mean(found.rows.entropies):.4g} expected"
+    if not is_judged(case):
+        return passed(SURPRISAL_NAME, value=z, num_audited=found.num_tokens, detail=detail)
+    reject = case.rules.thresholds.surprisal_z.at(found.num_tokens).reject
+    result = _dropped_at_most(SURPRISAL_NAME, abs(z), reject, found.num_tokens, detail)
+    return result.model_copy(update={"value": z}) if result.outcome == Outcome.ACCEPT else result
+
+
+def is_judged(case: Case) -> bool:
+    """Whether these statistics can refuse: sampling is free, and from the whole vocabulary."""
+    return not case.rules.sampling.bound_to_seed and keeps_all(case.rules.sampling)
+
+
+def _dropped_at_most(name: str, value: float, most: float, num_tokens: int, detail: str) -> CheckResult:
+    limit = Limit(reject=most)
+    return measured(name, RejectReason.SAMPLING_MISMATCH, value, limit, num_audited=num_tokens, detail=detail)
