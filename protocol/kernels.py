@@ -31,7 +31,7 @@ import structlog
 from protocol.telemetry import get_logger
 
 VARIABLE = "PROOFPOOL_KERNELS"
-KERNEL_FILES = ("protocol.toploc.kernel_topk", "protocol.toploc.kernel_field")
+KERNEL_FILES = ("protocol.toploc.kernel_topk", "protocol.toploc.kernel_field", "protocol.sampling_kernels")
 """What `warm` compiles."""
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -60,22 +60,17 @@ def noise_keys(seed: bytes, samples: Sequence[int] | Tokens, positions: Sequence
 
 def uniforms(keys: Keys, vocab_size: int) -> Float64Array:
     """float64 [B, V] in (0, 1): the u of every token id."""
-    steps = np.arange(1, vocab_size + 1, dtype=np.uint64) * np.uint64(STEP)
-    z = keys[:, None] + steps
-    for shift, factor in MIX:
-        z ^= z >> np.uint64(shift)
-        z *= np.uint64(factor)
-    z ^= z >> np.uint64(LAST_SHIFT)
-    z >>= np.uint64(UNIFORM_SHIFT)
-    return (z + 0.5) * UNIFORM_SCALE
+    return _mixed(keys[:, None], np.arange(1, vocab_size + 1, dtype=np.uint64))
 
 
 def gumbel_noise(keys: Keys, vocab_size: int) -> Float64Array:
     """float64 [B, V]: −log(−log u), between −3.7 and 36.8."""
-    noise = np.log(uniforms(keys, vocab_size))
-    np.negative(noise, out=noise)
-    np.log(noise, out=noise)
-    return np.negative(noise, out=noise)
+    return _gumbel(uniforms(keys, vocab_size))
+
+
+def token_noise(keys: Keys, tokens: Tokens) -> Float64Array:
+    """float64 [N]: the noise of one token a row, equal to `gumbel_noise`'s to the bit."""
+    return _gumbel(_mixed(keys, tokens.astype(np.uint64) + np.uint64(1)))
 
 
 def kept_tokens(scaled: Float64Array, sampling: SamplingRules) -> npt.NDArray[np.bool_]:
@@ -84,7 +79,8 @@ def kept_tokens(scaled: Float64Array, sampling: SamplingRules) -> npt.NDArray[np
     ordered = np.take_along_axis(scaled, order, axis=1)
     if sampling.top_k:
         ordered[:, sampling.top_k :] = -np.inf
-    weights = np.exp(ordered - ordered[:, :1])
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(ordered - ordered[:, :1])
     before = np.cumsum(weights, axis=1) - weights
     chosen = np.isfinite(ordered)
     if sampling.top_p < 1:
@@ -101,9 +97,9 @@ def draw_tokens(logits: Logits, keys: Keys, sampling: SamplingRules) -> tuple[To
     """
     tokens = np.empty(len(logits), dtype=np.int64)
     logprobs = np.empty(len(logits), dtype=np.float32)
-    for rows in _blocks(*logits.shape):
-        scaled = _scaled(logits[rows], sampling)
-        tokens[rows] = np.argmax(_noised(scaled, keys[rows], sampling), axis=1)
+    for rows in row_blocks(*logits.shape):
+        scaled = scaled_logits(logits[rows], sampling)
+        tokens[rows] = np.argmax(noised_logits(scaled, keys[rows], sampling), axis=1)
         logprobs[rows] = _logprobs(scaled, tokens[rows])
     if not np.isfinite(logprobs).all():
         raise ProofpoolError("the model's logits aren't finite", f"row {int(np.argmin(np.isfinite(logprobs)))}")
@@ -117,18 +113,20 @@ def margins(logits: Logits, claimed: Tokens, keys: Keys, sampling: SamplingRules
     finite, count `clip`. `claimed` must be ids of the vocabulary.
     """
     found = np.empty(len(logits), dtype=np.float64)
-    for rows in _blocks(*logits.shape):
-        noised = _noised(_scaled(logits[rows], sampling), keys[rows], sampling)
+    for rows in row_blocks(*logits.shape):
+        scaled = scaled_logits(logits[rows], sampling)
+        noised = noised_logits(scaled, keys[rows], sampling)
         with np.errstate(invalid="ignore"):
-            found[rows] = noised.max(axis=1) - _pick(noised, claimed[rows])
+            found[rows] = noised.max(axis=1) - picked(noised, claimed[rows])
+        found[rows][~np.isfinite(scaled.max(axis=1))] = clip
     return np.where(found <= clip, found, clip)
 
 
 def token_logprobs(logits: Logits, tokens: Tokens, sampling: SamplingRules) -> Float32Array:
     """float32 [N]: log-prob of each row's given token after temperature, before top-k and top-p."""
     logprobs = np.empty(len(logits), dtype=np.float32)
-    for rows in _blocks(*logits.shape):
-        logprobs[rows] = _logprobs(_scaled(logits[rows], sampling), tokens[rows])
+    for rows in row_blocks(*logits.shape):
+        logprobs[rows] = _logprobs(scaled_logits(logits[rows], sampling), tokens[rows])
     return logprobs
 
 
@@ -137,11 +135,29 @@ def keeps_all(sampling: SamplingRules) -> bool:
     return sampling.top_k == 0 and sampling.top_p >= 1
 
 
-def _scaled(logits: Logits, sampling: SamplingRules) -> Float64Array:
+def _mixed(keys: Keys, numbers: npt.NDArray[np.uint64]) -> Float64Array:
+    """u of the tokens number 1, 2, … under each key (broadcast)."""
+    z = keys + numbers * np.uint64(STEP)
+    for shift, factor in MIX:
+        z ^= z >> np.uint64(shift)
+        z *= np.uint64(factor)
+    z ^= z >> np.uint64(LAST_SHIFT)
+    z >>= np.uint64(UNIFORM_SHIFT)
+    return (z + 0.5) * UNIFORM_SCALE
+
+
+def _gumbel(uniforms: Float64Array) -> Float64Array:
+    noise = np.log(uniforms)
+    np.negative(noise, out=noise)
+    np.log(noise, out=noise)
+    return np.negative(noise, out=noise)
+
+
+def scaled_logits(logits: Logits, sampling: SamplingRules) -> Float64Array:
     return logits.astype(np.float64) / sampling.temperature
 
 
-def _noised(scaled: Float64Array, keys: Keys, sampling: SamplingRules) -> Float64Array:
+def noised_logits(scaled: Float64Array, keys: Keys, sampling: SamplingRules) -> Float64Array:
     noised = gumbel_noise(keys, scaled.shape[1])
     noised += scaled
     if not keeps_all(sampling):
@@ -153,15 +169,15 @@ def _logprobs(scaled: Float64Array, tokens: Tokens) -> Float64Array:
     top = scaled.max(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
         total = np.log(np.exp(scaled - top).sum(axis=1))
-        picked: Float64Array = _pick(scaled, tokens) - top[:, 0] - total
-    return picked
+        logprobs: Float64Array = picked(scaled, tokens) - top[:, 0] - total
+        return logprobs
 
 
-def _pick(values: Float64Array, tokens: Tokens) -> Float64Array:
-    picked: Float64Array = np.take_along_axis(values, tokens[:, None], axis=1)[:, 0]
-    return picked
+def picked(values: Float64Array, tokens: Tokens) -> Float64Array:
+    taken: Float64Array = np.take_along_axis(values, tokens[:, None], axis=1)[:, 0]
+    return taken
 
 
-def _blocks(num_rows: int, vocab_size: int) -> Iterator[slice]:
+def row_blocks(num_rows: int, vocab_size: int) -> Iterator[slice]:
     size = max(1, BLOCK_VALUES // vocab_size)
     return (slice(start, start + size) for start in range(0, num_rows, size))

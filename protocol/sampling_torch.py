@@ -1,8 +1,9 @@
 """`protocol/sampling.py` on tensors of any device: the same uniforms to the bit, the same tokens.
 
 In: logits [B, V] where the model left them, keys [B] as int64 (`as_tensor`). Out: tensors on the same
-device. Logarithms of two libraries may differ in the last place, which moves a token only where two
-noised logits agree to 15 digits. The rules are those of `protocol/sampling.py`.
+device. Logarithms of two libraries may differ in the last place, which moves a token only where two noised logits
+agree to 15 digits. `draw_rows` is for engines: where the logits are in main memory it takes the compiled scan of
+`protocol/sampling_rows.py`. The rules are those of `protocol/sampling.py`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from protocol import sampling_rows
 from protocol.errors import ProofpoolError
 from protocol.rules import SamplingRules
-from protocol.sampling import LAST_SHIFT, MIX, STEP, UNIFORM_SCALE, UNIFORM_SHIFT, Keys, keeps_all
+from protocol.sampling import (
+    LAST_SHIFT,
+    MIX,
+    STEP,
+    UNIFORM_SCALE,
+    UNIFORM_SHIFT,
+    Float32Array,
+    Keys,
+    Tokens,
+    keeps_all,
+)
 
 
 def as_tensor(keys: Keys, device: torch.device | str = "cpu") -> Tensor:
     """int64 [N] with the bits of the uint64 keys: torch multiplies and adds int64 modulo 2^64."""
     return torch.from_numpy(keys.view(np.int64).copy()).to(device)
+
+
+def draw_rows(logits: Tensor, keys: Keys, sampling: SamplingRules) -> tuple[Tokens, Float32Array]:
+    """`draw_tokens` where the logits are: compiled on a processor, by tensors elsewhere. float32 isn't copied."""
+    if logits.device.type == "cpu":
+        return sampling_rows.draw_tokens(logits.float().numpy(), keys, sampling)
+    tokens, logprobs = draw_tokens(logits.float(), as_tensor(keys, logits.device), sampling)
+    return tokens.cpu().numpy(), logprobs.cpu().numpy()
 
 
 def uniforms(keys: Tensor, vocab_size: int) -> Tensor:
@@ -64,9 +84,10 @@ def draw_tokens(logits: Tensor, keys: Tensor, sampling: SamplingRules) -> tuple[
 
 def margins(logits: Tensor, claimed: Tensor, keys: Tensor, sampling: SamplingRules, clip: float) -> Tensor:
     """float64 [N] in [0, clip]: how far each claimed token's noised logit lies below the row's best."""
-    noised = _noised(logits.double() / sampling.temperature, keys, sampling)
+    scaled = logits.double() / sampling.temperature
+    noised = _noised(scaled, keys, sampling)
     found = noised.amax(dim=1) - noised.gather(1, claimed[:, None])[:, 0]
-    return torch.where(found <= clip, found, clip)
+    return torch.where(torch.isfinite(scaled.amax(dim=1)) & (found <= clip), found, clip)
 
 
 def token_logprobs(logits: Tensor, tokens: Tensor, sampling: SamplingRules) -> Tensor:

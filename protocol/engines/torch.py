@@ -1,7 +1,7 @@
 """Our own decoding loop on torch: continuous batching, seeded sampling, hidden rows as they come.
 
     waiting requests ──admit: one prefill per distinct prompt──▶ running rows + key-value cache
-    running rows ──model.step──▶ hidden [B, H] ──logits──▶ draw_tokens ──▶ sequences grow
+    running rows ──model.step──▶ hidden [B, H] ──logits──▶ draw_rows ──▶ sequences grow
     finished sequences ──▶ Completion;  their rows leave the cache, waiting ones take the room
 
 In: a model folder and requests. Out: completions as they finish. Deterministic for given weights,
@@ -26,7 +26,8 @@ from protocol.kv_cache import KvCache
 from protocol.packing import Packing
 from protocol.rollouts import Int32Array
 from protocol.rules import SamplingRules
-from protocol.sampling import draw_tokens, noise_keys
+from protocol.sampling import noise_keys
+from protocol.sampling_torch import draw_rows
 
 COMPACT_SHARE = 0.75
 """Finished rows stay in the batch until so few are alive: copying the cache costs more than some idle rows."""
@@ -126,7 +127,7 @@ class Batch:
         sequences = [self._running[row] for row in alive]
         living = hidden[alive]
         keys = noise_keys(self._seed, [s.request.sample for s in sequences], [s.position for s in sequences])
-        tokens, logprobs = draw_tokens(self._model.logits(living).float().numpy(), keys, self._sampling)
+        tokens, logprobs = draw_rows(self._model.logits(living), keys, self._sampling)
         rows = living.bfloat16().unbind(0)
         for sequence, token, logprob, row in zip(sequences, tokens.tolist(), logprobs.tolist(), rows, strict=True):
             sequence.append(token, logprob, row)

@@ -231,7 +231,11 @@ def test_logits_that_arent_numbers_are_an_error_and_never_a_margin(bad: float) -
         sampling.draw_tokens(logits, keys, SamplingRules())
     with pytest.raises(ProofpoolError, match="finite"):
         sampling_torch.draw_tokens(torch.from_numpy(logits), sampling_torch.as_tensor(keys), SamplingRules())
-    assert sampling.margins(logits, np.array([0]), keys, SamplingRules(), 10.0).tolist() == [10.0]
+    claimed = np.array([0])
+    for rule in (SamplingRules(), SamplingRules(top_k=1), SamplingRules(top_p=0.5)):
+        assert sampling.margins(logits, claimed, keys, rule, 10.0).tolist() == [10.0]
+        tensors = torch.from_numpy(logits), torch.from_numpy(claimed), sampling_torch.as_tensor(keys)
+        assert sampling_torch.margins(*tensors, rule, 10.0).tolist() == [10.0]
 
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
