@@ -22,7 +22,7 @@ from coordinator.db.chain import Epoch, Version
 from coordinator.db.work import BatchRow, GroupRow, SubmissionRow, TaskRow
 from coordinator.pool import chain_time, pool_record
 from coordinator.use import Unused, leave_unused, move
-from protocol.api import BatchOffer, GroupRef, Use
+from protocol.api import BatchOffer, GroupRef, Standing, Use
 from protocol.batches import GroupKey, groups_root
 from protocol.canonical import from_hex0x, keccak256
 from protocol.errors import NotFound, Rejected
@@ -134,7 +134,12 @@ def _candidates(session: Session, oldest_version: int) -> list[Candidate]:
         .join(SubmissionRow, SubmissionRow.submission_id == GroupRow.submission_id)
         .join(Epoch, Epoch.epoch == SubmissionRow.epoch)
         .join(TaskRow, TaskRow.task_id == SubmissionRow.task_id)
-        .where(GroupRow.use == Use.PENDING, GroupRow.policy_version >= oldest_version, Epoch.beacon_hash.is_not(None))
+        .where(
+            GroupRow.use == Use.PENDING,
+            GroupRow.policy_version >= oldest_version,
+            SubmissionRow.standing == Standing.ACCEPTED,  # not while it is challenged
+            Epoch.beacon_hash.is_not(None),
+        )
     )
     return [Candidate(key, group, epoch, beacon or "", rules) for key, group, epoch, beacon, rules in rows]
 

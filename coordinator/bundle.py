@@ -92,12 +92,9 @@ def _verdict(session: Session, row: VerdictRow) -> RevealedVerdict:
 
 
 def _settled(session: Session, submission_id: str) -> LoggedEvent | None:
-    """The decision that stands: the newest one."""
+    """The decision of round 0, which pays; what a re-audit says comes after it."""
     event = session.scalar(
-        select(Event)
-        .where(Event.subject == submission_id, Event.type.in_(SETTLED))
-        .order_by(Event.index.desc())
-        .limit(1)
+        select(Event).where(Event.subject == submission_id, Event.type.in_(SETTLED)).order_by(Event.index).limit(1)
     )
     return None if event is None else _logged(session, event)
 

@@ -3,6 +3,7 @@
 In: the verdicts revealed so far and the pool's quorums. Out: accept, reject, or how many are needed.
 All of one mind: `accept_quorum` of them settle it, `slash_quorum` where any says slash. A split goes on to at
 least three and is settled by the majority; a tie asks for one more. "Not looked at" is never "accepted".
+A re-audit (round 1) adds its verdicts to those of round 0, under the same rule.
 """
 
 from __future__ import annotations
@@ -59,6 +60,26 @@ def decide(opinions: Sequence[Opinion], accept_quorum: int, slash_quorum: int) -
         return Decision(None, num_needed)
     accepted = num_accepts > num_rejects
     return Decision(accepted, num_needed, None if accepted else _commonest_reason(opinions))
+
+
+def decide_again(
+    first: Sequence[Opinion],
+    second: Sequence[Opinion],
+    accept_quorum: int,
+    slash_quorum: int,
+    *,
+    is_contested: bool = False,
+) -> Decision:
+    """The decision that round 1's verdicts lead to, on top of round 0's: at least one, and one more while a work
+    stamp is contested.
+
+    >>> decide_again([Opinion(Outcome.ACCEPT)], [], accept_quorum=1, slash_quorum=2).num_needed
+    2
+    """
+    opinions = [*first, *second]
+    decision = decide(opinions, accept_quorum, slash_quorum)
+    num_needed = max(decision.num_needed, len(first) + 1, len(opinions) + is_contested)
+    return decision if len(opinions) >= num_needed else Decision(None, num_needed)
 
 
 def _commonest_reason(opinions: Sequence[Opinion]) -> str | None:

@@ -3,10 +3,12 @@
 In: submissions whose epoch has its beacon, the seats, the verdicts so far. Out: `Draw` rows, one a seat that is
 to judge; who hasn't revealed after `reveal_epochs` has missed its turn, and the next seat is drawn, up to the pool's
 `draw_limit` a round. Where no seat is left, the submission is disputed: neither paid nor used until one is.
+Round 1 uses the same draws; when it comes is in `coordinator/reaudits.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
 
 from sqlalchemy import exists, select
@@ -44,12 +46,18 @@ def open_draws(coordinator: Coordinator) -> None:
 
 
 def decision_on(session: Session, pool: Pool, submission_id: str) -> Decision:
-    """What the revealed verdicts add up to."""
+    """What the revealed verdicts of round 0 add up to."""
+    return decide(opinions_on(session, submission_id, ROUND), pool.accept_quorum, pool.slash_quorum)
+
+
+def opinions_on(session: Session, submission_id: str, round_number: int) -> list[Opinion]:
+    """A round's revealed verdicts, in drawn order."""
     rows = session.scalars(
-        select(VerdictRow).where(VerdictRow.submission_id == submission_id).order_by(VerdictRow.draw)
+        select(VerdictRow)
+        .where(VerdictRow.submission_id == submission_id, VerdictRow.round == round_number)
+        .order_by(VerdictRow.draw)
     )
-    opinions = [Opinion(Outcome(row.outcome), row.reason) for row in rows]
-    return decide(opinions, pool.accept_quorum, pool.slash_quorum)
+    return [Opinion(Outcome(row.outcome), row.reason) for row in rows]
 
 
 def seats_at(session: Session, pool_id: int, epoch: int) -> list[Seat]:
@@ -90,7 +98,7 @@ def _waiting(session: Session) -> list[tuple[SubmissionRow, Epoch]]:
         .where(
             SubmissionRow.standing.in_(UNSETTLED),
             Epoch.beacon_hash.is_not(None),
-            ~exists().where(Draw.submission_id == SubmissionRow.submission_id, Draw.state == OPEN),
+            ~exists().where(Draw.submission_id == SubmissionRow.submission_id, Draw.round == ROUND, Draw.state == OPEN),
         )
         .order_by(SubmissionRow.standing == Standing.DISPUTED, SubmissionRow.log_index)
         .limit(MAX_PER_TURN)
@@ -103,41 +111,50 @@ def _draw_for(session: Session, pool: Pool, submission: SubmissionRow, epoch: Ep
     decision = decision_on(session, pool, submission.submission_id)
     if decision.accepted is not None:
         return
-    draws = _draws(session, submission.submission_id)
+    draws = draws_of(session, submission.submission_id, ROUND)
     num_verdicts = sum(draw.state == REVEALED for draw in draws)
-    num_seats = min(decision.num_needed - num_verdicts, pool.draw_limit - len(draws))
-    drawn = _next_seats(session, pool, submission, epoch, num_seats) if num_seats > 0 else []
+    drawn = next_seats(session, pool, submission, epoch, ROUND)[: max(0, decision.num_needed - num_verdicts)]
     for seat in drawn:
-        _open(session, submission, seat)
+        open_draw(session, submission, ROUND, seat)
     if not drawn and submission.standing == Standing.RECEIVED:
         task = session.get_one(TaskRow, submission.task_id)
         move(session, task, Standing.DISPUTED, submission, num_verdicts=num_verdicts, num_needed=decision.num_needed)
 
 
-def _next_seats(
-    session: Session, pool: Pool, submission: SubmissionRow, epoch: Epoch, num_seats: int
+def next_seats(
+    session: Session,
+    pool: Pool,
+    submission: SubmissionRow,
+    epoch: Epoch,
+    round_number: int,
+    passed_over: Collection[str] = (),
 ) -> list[DrawnSeat]:
-    """The next seats in drawn order that haven't had their turn."""
-    past = {draw.draw for draw in _draws(session, submission.submission_id)}
+    """Seats of the round that haven't had their turn, in drawn order, without those of validators in `passed_over`.
+
+    Whoever is passed over here has its place among the round's `draw_limit` all the same, as on chain.
+    """
+    past = {draw.draw for draw in draws_of(session, submission.submission_id, round_number)}
     in_order = drawn_seats(
         epoch.beacon_hash or "",
         submission.submission_id,
-        ROUND,
+        round_number,
         seats_at(session, pool.pool_id, epoch.epoch),
         epoch.epoch,
         {submission.provider, pool.coordinator, pool.trainer},
     )
-    return list(islice((seat for seat in in_order if seat.draw_index not in past), num_seats))
+    drawn = islice(in_order, pool.draw_limit)
+    return [one for one in drawn if one.draw_index not in past and one.seat.validator not in passed_over]
 
 
-def _draws(session: Session, submission_id: str) -> list[Draw]:
-    return list(session.scalars(select(Draw).where(Draw.submission_id == submission_id, Draw.round == ROUND)))
+def draws_of(session: Session, submission_id: str, round_number: int) -> list[Draw]:
+    return list(session.scalars(select(Draw).where(Draw.submission_id == submission_id, Draw.round == round_number)))
 
 
-def _open(session: Session, submission: SubmissionRow, drawn: DrawnSeat) -> None:
+def open_draw(session: Session, submission: SubmissionRow, round_number: int, drawn: DrawnSeat) -> None:
+    """It is this seat's turn."""
     draw = Draw(
         submission_id=submission.submission_id,
-        round=ROUND,
+        round=round_number,
         draw=drawn.draw_index,
         seat=drawn.seat.index,
         validator=drawn.seat.validator,

@@ -30,7 +30,7 @@ from protocol.merkle.standard import earnings_tree
 from protocol.wire import EarningsAttestation, Signed
 
 PROPOSED = "earnings.proposed"
-SETTLING = ("submission.accepted", "submission.rejected")
+SETTLING = ("submission.accepted", "submission.rejected", "reaudit.agreed", "reaudit.disagreed")
 """The events that pay."""
 ATTESTATION_ROUND = 0
 PATIENCE = 4

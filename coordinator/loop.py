@@ -6,6 +6,7 @@
     expire_leases     consumes chain time               produces task.expired
     open_draws        consumes sealed epoch beacons     produces draws for the verifiers
     settle            consumes revealed verdicts        produces accepted, rejected, disputed; earnings
+    reaudit           consumes settled work, beacons    produces draws of round 1; challenged; earnings
     close_epoch       consumes the log's new leaves     produces an epoch and its queued commit
     propose_earnings  consumes the log's payments       produces an earnings root to be attested
     send_outbox       consumes queued calls             produces mined ones
@@ -27,6 +28,7 @@ from coordinator.draws import open_draws
 from coordinator.earnings import propose_earnings
 from coordinator.epochs import close_epoch, seal_epochs
 from coordinator.indexer import index_chain
+from coordinator.reaudits import reaudit
 from coordinator.sender import send_outbox
 from coordinator.settle import settle
 from coordinator.tasks import expire_leases
@@ -43,6 +45,7 @@ STAGES: tuple[Stage, ...] = (
     expire_leases,
     open_draws,
     settle,
+    reaudit,
     close_epoch,
     propose_earnings,
     send_outbox,

@@ -56,6 +56,7 @@ def _pool_created(session: Session, event: ChainEvent, arguments: Arguments) -> 
             accept_quorum=config["accept_quorum"],
             slash_quorum=config["slash_quorum"],
             draw_limit=config["draw_limit"],
+            reaudit_bps=config["reaudit_bps"],
             confirmations=config["confirmations"],
             lease_max_seconds=config["lease_max"],
         )

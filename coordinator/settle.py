@@ -2,7 +2,8 @@
 
 In: submissions with enough verdicts (`coordinator/decision.py`). Out: their standing, accounts credited, and
 their groups put to use. Validators are paid for each verified token if their verdict came in time and agrees
-with the decision, in drawn order, at most `draw_limit` of them.
+with the decision, and its work stamp isn't disputed, in drawn order, at most `draw_limit` of them.
+What is settled here may be judged again (`coordinator/reaudits.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from coordinator.db.work import GroupRow, SubmissionRow, TaskRow, VerdictRow
 from coordinator.decision import Decision
 from coordinator.draws import decision_on
 from coordinator.pool import pool_record
+from coordinator.reaudits import expect_reaudit
+from coordinator.stamps import disputed_stamps
 from coordinator.standing import UNSETTLED, move
 from coordinator.use import put_to_use
 from protocol.api import Standing
@@ -57,6 +60,7 @@ def _settle(session: Session, pool: Pool, submission: SubmissionRow, decision: D
     accepted = decision.accepted is True
     amount_wei = submission.num_units * task.price_wei if accepted else 0
     payments = _validator_payments(session, pool, task, submission, accepted)
+    num_paid = len(payments)
     if amount_wei:
         payments[submission.provider] = amount_wei
     for address, paid_wei in payments.items():
@@ -74,6 +78,7 @@ def _settle(session: Session, pool: Pool, submission: SubmissionRow, decision: D
         amount_wei=str(amount_wei),
         payments=[[address, str(paid_wei)] for address, paid_wei in payments.items()],
     )
+    expect_reaudit(session, pool, submission, task.verify_price_wei, accepted=accepted, num_paid=num_paid)
     if accepted:
         for group in session.scalars(_groups_of(submission)).all():
             put_to_use(session, group)
@@ -89,7 +94,12 @@ def _validator_payments(
         .where(VerdictRow.submission_id == submission.submission_id, VerdictRow.in_time)
         .order_by(VerdictRow.round, VerdictRow.draw)
     )
-    agreeing = [row.validator for row in verdicts if (row.outcome == Outcome.ACCEPT) == accepted]
+    disputed = disputed_stamps(session, submission.submission_id)
+    agreeing = [
+        row.validator
+        for row in verdicts
+        if (row.outcome == Outcome.ACCEPT) == accepted and (row.round, row.seat) not in disputed
+    ]
     return dict.fromkeys(agreeing[: pool.draw_limit], amount_wei) if amount_wei else {}
 
 

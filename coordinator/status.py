@@ -14,9 +14,10 @@ from sqlalchemy.orm import Session
 from coordinator.context import Coordinator
 from coordinator.db.chain import ChainEvent, Epoch, Pool
 from coordinator.db.log import Outbox
-from coordinator.db.work import Escrow, GroupRow, TaskRow
+from coordinator.db.work import Escrow, GroupRow, ReauditRow, TaskRow
 from coordinator.log import LogNodes, log_size, open_epoch
 from coordinator.pool import freshness, newest_version
+from coordinator.stamps import num_disputed_by_validator
 from protocol.api import Status, Use
 from protocol.errors import ProofpoolError
 from protocol.merkle.history import root_of
@@ -28,6 +29,7 @@ MAX_LAG_SECONDS = 60.0
 def status(coordinator: Coordinator, session: Session) -> Status:
     size = log_size(session)
     standings = select(TaskRow.standing, func.count()).group_by(TaskRow.standing)
+    reaudits = select(ReauditRow.state, func.count()).group_by(ReauditRow.state)
     outbox = select(Outbox.state, func.count()).group_by(Outbox.state)
     escrow = session.get(Escrow, coordinator.config.pool_id)
     return Status(
@@ -38,6 +40,8 @@ def status(coordinator: Coordinator, session: Session) -> Status:
         log_root=root_of(LogNodes(session), size),
         policy_version=newest_version(session, coordinator.config.pool_id),
         num_by_standing=dict(session.execute(standings).all()),
+        num_by_reaudit=dict(session.execute(reaudits).all()),
+        disputed_stamps=num_disputed_by_validator(session),
         num_pending_groups=_count(session, GroupRow.group, GroupRow.use == Use.PENDING),
         earned_wei=escrow.earned_wei if escrow else 0,
         claimed_wei=claimed_wei(session),
@@ -85,6 +89,8 @@ class StatusMetrics:
         for name, (text, value) in plain.items():
             yield GaugeMetricFamily(f"proofpool_coordinator_{name}", text, value=float(value))
         yield _labelled("tasks", "Tasks by standing.", "standing", now.num_by_standing)
+        yield _labelled("reaudits", "Settled submissions by their re-audit.", "state", now.num_by_reaudit)
+        yield _labelled("disputed_stamps", "Disputed work stamps.", "validator", now.disputed_stamps)
         yield _labelled("outbox_calls", "Chain calls by state.", "state", now.outbox)
 
 

@@ -5,19 +5,31 @@ In: rows. Out: `SubmissionView`, `Assignment` and `CaseFile` of `protocol/api.py
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from coordinator import log
 from coordinator.db.chain import Epoch
 from coordinator.db.log import Event
-from coordinator.db.work import Draw, SubmissionRow, TaskRow, VerdictRow
-from coordinator.draws import MISSED, OPEN
+from coordinator.db.work import Draw, ReauditRow, SubmissionRow, TaskRow, VerdictRow
+from coordinator.draws import MISSED, OPEN, ROUND
+from coordinator.stamps import votes_on
 from coordinator.standing import UNSETTLED
-from protocol.api import Assignment, CaseFile, CaseVerdict, InclusionProof, Standing, SubmissionView, VerdictView
+from protocol.api import (
+    Assignment,
+    CaseFile,
+    CaseVerdict,
+    InclusionProof,
+    ReauditState,
+    ReauditView,
+    Standing,
+    SubmissionView,
+    VerdictView,
+)
 from protocol.canonical import hex0x, sha256
+from protocol.draw import REAUDIT_ROUND
 from protocol.errors import NotFound
 from protocol.merkle.history import inclusion_proof
 from protocol.wire import Evidence, Signed, Submission, Task, Verdict
@@ -35,6 +47,7 @@ def submission_row(session: Session, submission_id: str) -> SubmissionRow:
 
 def submission_view(session: Session, row: SubmissionRow, verdicts: Sequence[VerdictRow] = ()) -> SubmissionView:
     task = session.get_one(TaskRow, row.task_id)
+    votes = votes_on(session, row.submission_id) if verdicts else {}
     return SubmissionView(
         submission_id=row.submission_id,
         provider=row.provider,
@@ -49,7 +62,8 @@ def submission_view(session: Session, row: SubmissionRow, verdicts: Sequence[Ver
         received_time=row.received_time,
         epoch=row.epoch,
         log_index=row.log_index,
-        verdicts=tuple(_verdict_view(verdict) for verdict in verdicts),
+        verdicts=tuple(_verdict_view(verdict, votes.get((verdict.round, verdict.seat))) for verdict in verdicts),
+        reaudit=_reaudit_view(session, row.submission_id),
     )
 
 
@@ -78,12 +92,15 @@ def verdicts_on(session: Session, submission_id: str) -> list[VerdictRow]:
 
 def assignments(session: Session, validator: str) -> list[Assignment]:
     """What this validator's seats have to judge, oldest first; a missed turn can be made up for until it is settled."""
+    drawing_epoch = case((Draw.round == REAUDIT_ROUND, ReauditRow.epoch), else_=SubmissionRow.epoch)
+    num_revealed = select(func.count()).where(VerdictRow.submission_id == Draw.submission_id).scalar_subquery()
     rows = session.execute(
-        select(Draw, SubmissionRow, TaskRow, Epoch.beacon_hash)
+        select(Draw, SubmissionRow, TaskRow, Epoch, num_revealed)
         .join(SubmissionRow, SubmissionRow.submission_id == Draw.submission_id)
         .join(TaskRow, TaskRow.task_id == SubmissionRow.task_id)
-        .join(Epoch, Epoch.epoch == SubmissionRow.epoch)
-        .where(Draw.validator == validator, Draw.state.in_((OPEN, MISSED)), SubmissionRow.standing.in_(UNSETTLED))
+        .outerjoin(ReauditRow, ReauditRow.submission_id == Draw.submission_id)
+        .join(Epoch, Epoch.epoch == drawing_epoch)
+        .where(Draw.validator == validator, Draw.state.in_((OPEN, MISSED)), _is_wanted())
         .order_by(Draw.state.desc(), SubmissionRow.log_index)
         .limit(MAX_ASSIGNMENTS)
     )
@@ -95,15 +112,24 @@ def assignments(session: Session, validator: str) -> list[Assignment]:
             submission=Signed[Submission].model_validate(submission.signed_submission),
             task=Signed[Task].model_validate(task.signed_task),
             file_sha256=submission.file_sha256,
-            epoch=submission.epoch,
-            beacon_hash=beacon_hash,
+            epoch=epoch.epoch,
+            beacon_hash=epoch.beacon_hash,
             round=draw.round,
             draw=draw.draw,
             seat=draw.seat,
+            num_revealed=revealed,
             verdict_epoch=verdict_epoch,
         )
-        for draw, submission, task, beacon_hash in rows
+        for draw, submission, task, epoch, revealed in rows
     ]
+
+
+def _is_wanted() -> ColumnElement[bool]:
+    """Whether a draw's verdict still decides something."""
+    return or_(
+        and_(Draw.round == ROUND, SubmissionRow.standing.in_(UNSETTLED)),
+        and_(Draw.round == REAUDIT_ROUND, ReauditRow.state == ReauditState.DRAWN),
+    )
 
 
 def case_file(session: Session, submission_id: str) -> CaseFile:
@@ -142,9 +168,16 @@ def _inclusion(session: Session, event: Event) -> InclusionProof:
     )
 
 
-def _verdict_view(row: VerdictRow) -> VerdictView:
+def _reaudit_view(session: Session, submission_id: str) -> ReauditView | None:
+    row = session.get(ReauditRow, submission_id)
+    return None if row is None else ReauditView(state=ReauditState(row.state), epoch=row.epoch)
+
+
+def _verdict_view(row: VerdictRow, votes: Mapping[bool, int] | None) -> VerdictView:
     return VerdictView(
         validator=row.validator,
         verdict=Signed[Verdict].model_validate(row.signed_verdict),
         evidence=Evidence.model_validate(row.evidence),
+        num_stamp_agreeing=votes.get(True, 0) if votes else 0,
+        num_stamp_disputing=votes.get(False, 0) if votes else 0,
     )

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from sqlalchemy import or_, select
+from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
 from coordinator.context import Coordinator
 from coordinator.db.chain import ChainEvent, Epoch, Pool, Version
 from coordinator.db.log import Event
-from coordinator.db.work import BatchRow, GroupRow, SubmissionRow, TaskRow
+from coordinator.db.work import BatchRow, GroupRow, ReauditRow, SubmissionRow, TaskRow
 from coordinator.pool import freshness, pool_record
+from coordinator.stamps import votes_on
 from coordinator.submissions import submission_row, verdicts_on
 from protocol.api import BatchOffer
 from protocol.reasons import Outcome
@@ -28,7 +29,7 @@ def trace(coordinator: Coordinator, session: Session, submission_id: str) -> Tra
     """Raises NotFound where no such submission was received."""
     row = submission_row(session, submission_id)
     pool = pool_record(session, coordinator.config.pool_id)
-    stages = [_task(session, pool, row), _submission(session, row), *_verdicts(session, row)]
+    stages = [_task(session, pool, row), _submission(session, row), *_verdicts(session, row), *_reaudit(session, row)]
     for batch in _batches(session, row):
         stages += [_batch(session, pool, row, batch), _step(batch), *_weights(session, pool, batch)]
     stages += [_chain_event(session, event) for event in _chain_events(session, row)]
@@ -78,7 +79,9 @@ def _submission(session: Session, row: SubmissionRow) -> TraceStage:
 
 
 def _verdicts(session: Session, row: SubmissionRow) -> Iterator[TraceStage]:
+    votes = votes_on(session, row.submission_id)
     for verdict in verdicts_on(session, row.submission_id):
+        reviews = votes.get((verdict.round, verdict.seat), Counter())
         yield TraceStage(
             stage="verdict",
             id=verdict.signed_verdict["message"]["evidence_hash"],
@@ -91,7 +94,25 @@ def _verdicts(session: Session, row: SubmissionRow) -> Iterator[TraceStage]:
                 "draw": str(verdict.draw),
                 "seat": str(verdict.seat),
                 "reason": verdict.reason or "",
+                "stamp": f"{reviews[True]} agree, {reviews[False]} dispute" if reviews else "",
             },
+        )
+
+
+def _reaudit(session: Session, row: SubmissionRow) -> Iterator[TraceStage]:
+    """Round 1, as far as it has come."""
+    reaudit = session.get(ReauditRow, row.submission_id)
+    if reaudit is not None:
+        epoch = session.get(Epoch, reaudit.epoch)
+        leaves = session.scalars(_events_of(row.submission_id).where(Event.type.startswith("reaudit."))).all()
+        yield TraceStage(
+            stage="re-audit",
+            id=epoch.beacon_hash if epoch is not None else None,
+            status=reaudit.state,
+            signer=None,
+            time=leaves[-1].time if leaves else None,
+            log_indexes=tuple(event.index for event in leaves),
+            values={"epoch": str(reaudit.epoch)},
         )
 
 
@@ -167,4 +188,8 @@ def _chain_event(session: Session, event: ChainEvent) -> TraceStage:
 
 
 def _leaves(session: Session, subject: str) -> tuple[int, ...]:
-    return tuple(session.scalars(select(Event.index).where(Event.subject == subject).order_by(Event.index)))
+    return tuple(event.index for event in session.scalars(_events_of(subject)))
+
+
+def _events_of(subject: str) -> Select[Event]:
+    return select(Event).where(Event.subject == subject).order_by(Event.index)

@@ -16,11 +16,13 @@ from sqlalchemy.orm import Session
 from coordinator import log
 from coordinator.context import Coordinator
 from coordinator.db.chain import Seat
-from coordinator.db.work import CommitmentRow, Draw, SubmissionRow, TaskRow, VerdictRow
+from coordinator.db.work import CommitmentRow, Draw, ReauditRow, SubmissionRow, TaskRow, VerdictRow
 from coordinator.draws import OPEN, REVEALED
 from coordinator.pool import chain_time
+from coordinator.stamps import keep_reviews, reviews_in
 from protocol.api import VerdictReveal
 from protocol.canonical import canonical_hash
+from protocol.draw import REAUDIT_ROUND
 from protocol.errors import Rejected, VerificationFailed
 from protocol.merkle.commitment import verify_commitment
 from protocol.reasons import Cost, Outcome, RejectReason
@@ -120,7 +122,7 @@ def _check_verdict(coordinator: Coordinator, session: Session, opened: VerdictRe
     message = opened.verdict.message
     submission = session.get_one(SubmissionRow, message.submission_id)
     task = session.get_one(TaskRow, submission.task_id)
-    expected = (coordinator.config.pool_id, submission.epoch, task.rules_hash)
+    expected = (coordinator.config.pool_id, _drawing_epoch(session, message, submission), task.rules_hash)
     if (message.pool_id, message.epoch, message.rules_hash) != expected:
         raise VerificationFailed("a verdict names another pool, epoch or rules than its submission", str(expected))
     if opened.evidence.submission_id != message.submission_id:
@@ -128,6 +130,13 @@ def _check_verdict(coordinator: Coordinator, session: Session, opened: VerdictRe
     if canonical_hash(opened.evidence.as_json()) != message.evidence_hash:
         raise VerificationFailed("the evidence isn't what the verdict was signed over", message.evidence_hash)
     _check_outcome(message)
+
+
+def _drawing_epoch(session: Session, message: Verdict, submission: SubmissionRow) -> int:
+    """The epoch whose beacon drew the verdict's seat."""
+    if message.round == REAUDIT_ROUND:
+        return session.get_one(ReauditRow, message.submission_id).epoch
+    return submission.epoch
 
 
 def _check_outcome(message: Verdict) -> None:
@@ -165,6 +174,7 @@ def _keep(session: Session, draw: Draw, opened: VerdictReveal) -> None:
     message = opened.verdict.message
     reason = message.reject_reason
     in_time = draw.state == OPEN
+    reviews = reviews_in(session, draw.validator, opened)
     event = log.append(
         session,
         "verdict.revealed",
@@ -179,6 +189,7 @@ def _keep(session: Session, draw: Draw, opened: VerdictReveal) -> None:
             "outcome": message.outcome,
             "reason": reason.value if reason else None,
             "evidence_hash": message.evidence_hash,
+            "stamp_reviews": [[v, r.round, r.agrees] for v, some in reviews.items() for r in some],
         },
     )
     session.add(
@@ -198,3 +209,4 @@ def _keep(session: Session, draw: Draw, opened: VerdictReveal) -> None:
         )
     )
     draw.state = REVEALED
+    keep_reviews(session, draw.submission_id, draw.validator, draw.seat, reviews)

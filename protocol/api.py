@@ -52,6 +52,20 @@ class Use(StrEnum):
     UNUSED = "unused"
 
 
+class ReauditState(StrEnum):
+    """Where round 1 of a settled submission stands."""
+
+    WAITING = "waiting"
+    """The beacon that decides whether it is due isn't known yet."""
+    PASSED = "passed"
+    """It isn't due."""
+    DRAWN = "drawn"
+    AGREED = "agreed"
+    DISAGREED = "disagreed"
+    UNDECIDED = "undecided"
+    """No seat is left that could say more."""
+
+
 class _Shape(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     schema_version: SchemaVersion = PROTOCOL_VERSION
@@ -129,9 +143,20 @@ class SubmissionEnvelope(_Shape):
 
 
 class VerdictView(_Shape):
+    """A revealed verdict, and how many later seats agree with its work stamp or dispute it."""
+
     validator: Address
     verdict: Signed[Verdict]
     evidence: Evidence
+    num_stamp_agreeing: UInt32 = 0
+    num_stamp_disputing: UInt32 = 0
+
+
+class ReauditView(_Shape):
+    """Round 1: `epoch` anchors the settling, and its beacon decides and draws."""
+
+    state: ReauditState
+    epoch: UInt64
 
 
 class SubmissionView(_Shape):
@@ -151,6 +176,7 @@ class SubmissionView(_Shape):
     epoch: UInt64
     log_index: UInt64
     verdicts: tuple[VerdictView, ...] = ()
+    reaudit: ReauditView | None = None
 
 
 class Assignment(_Shape):
@@ -166,6 +192,8 @@ class Assignment(_Shape):
     round: UInt32
     draw: UInt32
     seat: UInt32
+    num_revealed: UInt32 = 0
+    """Verdicts on this submission that are revealed already: their stamps are to be reviewed."""
     verdict_epoch: UInt64
     """Commitments made in this (open) epoch count; they can be revealed once it is anchored."""
 
@@ -272,7 +300,10 @@ class EpochView(_Shape):
 
 
 class Status(_Shape):
-    """How the coordinator is: how fresh, how much waits. `num_by_standing` counts tasks, `outbox` chain calls."""
+    """How the coordinator is: how fresh, how much waits.
+
+    `num_by_standing` counts tasks, `num_by_reaudit` settled submissions, `outbox` chain calls.
+    """
 
     freshness: Freshness
     epoch: UInt64
@@ -282,6 +313,9 @@ class Status(_Shape):
     log_root: Hash32
     policy_version: UInt64 | None
     num_by_standing: dict[str, UInt64]
+    num_by_reaudit: dict[str, UInt64]
+    disputed_stamps: dict[str, UInt64]
+    """By validator: work stamps that more seats dispute than confirm."""
     num_pending_groups: UInt64
     earned_wei: Wei
     claimed_wei: Wei

@@ -107,6 +107,8 @@ def _received(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> No
 
 
 def _accepted(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:
+    if subject in tally.accepted_ids:  # a re-audit has confirmed it
+        return
     node = tally.node(data["node"])
     node.accepted += 1
     node.settled += 1
@@ -116,6 +118,8 @@ def _accepted(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> No
 
 
 def _rejected(tally: Tally, subject: str, time: int, data: dict[str, Any]) -> None:
+    if subject in tally.rejected_ids:
+        return
     node = tally.node(data["node"])
     node.rejected[data["reason"]] += 1
     if node.settled == 0:

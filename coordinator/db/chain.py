@@ -73,6 +73,8 @@ class Pool(Base):
     slash_quorum: Mapped[Count]
     draw_limit: Mapped[Count]
     """The most seats that one round may draw."""
+    reaudit_bps: Mapped[Count]
+    """Share of settled submissions that are judged again, in hundredths of a percent."""
     confirmations: Mapped[Count]
     lease_max_seconds: Mapped[Count]
     paused: Mapped[bool] = mapped_column(default=False)

@@ -140,6 +140,33 @@ class VerdictRow(Base):
     log_index: Mapped[Count]
 
 
+class ReauditRow(Base):
+    """Round 1 of a settled submission: whether it is due, and what came of it (`protocol/api.py:ReauditState`)."""
+
+    __tablename__ = "reaudit"
+    submission_id: Mapped[HashText] = mapped_column(ForeignKey("submission.submission_id"), primary_key=True)
+    epoch: Mapped[Count] = mapped_column(index=True)
+    """The one that anchors the settling; its beacon picks the submission and draws the seats."""
+    accepted: Mapped[bool]
+    """What round 0 decided."""
+    state: Mapped[str] = mapped_column(index=True)
+    reserved_wei: Mapped[WeiAmount]
+    """Of the pool's funds, for validators of round 1; given back when it is over."""
+
+
+class StampReviewRow(Base):
+    """What a seat found of an earlier verdict's work stamp; `round`, `seat`, `validator` are the reviewed verdict's."""
+
+    __tablename__ = "stamp_review"
+    submission_id: Mapped[HashText] = mapped_column(ForeignKey("submission.submission_id"), primary_key=True)
+    round: Mapped[Count] = mapped_column(primary_key=True)
+    seat: Mapped[Count] = mapped_column(primary_key=True)
+    reviewer: Mapped[AddressText] = mapped_column(primary_key=True)
+    validator: Mapped[AddressText] = mapped_column(index=True)
+    agrees: Mapped[bool]
+    largest_difference: Mapped[float | None]
+
+
 class BatchRow(Base):
     """Groups leased to the trainer for one step, until acknowledged."""
 

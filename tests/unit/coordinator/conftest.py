@@ -476,6 +476,7 @@ def pool_row(rules: Rules, coordinator: str, trainer: str) -> mirror.Pool:
         accept_quorum=1,
         slash_quorum=2,
         draw_limit=5,
+        reaudit_bps=0,
         confirmations=1,
         lease_max_seconds=60,
         paused=False,
