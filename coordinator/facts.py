@@ -30,6 +30,7 @@ def chain_facts(
         trainer=pool.trainer,
         accept_quorum=pool.accept_quorum,
         slash_quorum=pool.slash_quorum,
+        reaudit_bps=pool.reaudit_bps,
         provider=row.provider,
         version=VersionFact(
             policy_version=version.policy_version,

@@ -35,7 +35,7 @@ def forget_past(session: Session, pool_id: int, fork_block: int) -> None:
         void_tasks(session, policy_version)
     for epoch in _changed(epochs, _epoch_beacons(session)):
         _void_draws(session, epoch)
-        _void_reaudits(session, epoch)
+        void_reaudits(session, epoch)
 
 
 def _replay(session: Session, pool_id: int) -> None:
@@ -65,7 +65,7 @@ def _void_draws(session: Session, epoch: int) -> None:
     session.execute(delete(Draw).where(Draw.state == OPEN, Draw.round == ROUND, Draw.submission_id.in_(received)))
 
 
-def _void_reaudits(session: Session, epoch: int) -> None:
+def void_reaudits(session: Session, epoch: int) -> None:
     """Whether they are due is asked of the epoch's new beacon; those that are over stay what they are."""
     asked_again = (ReauditState.PASSED, ReauditState.DRAWN)
     rows = session.scalars(select(ReauditRow).where(ReauditRow.epoch == epoch, ReauditRow.state.in_(asked_again))).all()

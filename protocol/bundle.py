@@ -94,6 +94,7 @@ class ChainFacts(_Shape):
     trainer: Address
     accept_quorum: UInt32
     slash_quorum: UInt32
+    reaudit_bps: UInt32
     provider: Address
     version: VersionFact
     heads: tuple[HeadFact, ...]

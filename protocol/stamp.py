@@ -23,8 +23,8 @@ NUM_DECIMALS = 4
 MIN_LOGPROB = -100.0
 """Anything less likely counts as this: out there float32 models differ, and JSON has no infinity."""
 MAX_DIFFERENCE = 0.1
-"""Nats between two honest stamps; float32 models on other machines and kernels differ by less than a hundredth of it
-(docs/verifier.md). The chance that a blind guess comes this close 16 times is below 1e-20."""
+"""Nats between two honest stamps; float32 models on other machines and kernels differ by less than a thousandth of it,
+and the best guess without the model is right about one answer in ten: 16 times in a row, 1e-15 (docs/verifier.md)."""
 _LABEL = "stamp"
 
 

@@ -19,6 +19,7 @@ from protocol.wire import EarningsAttestation, Signed
 from verifier.chain import PoolChain
 from verifier.history import History
 from verifier.payments import PROVIDER, VALIDATOR, Payments
+from verifier.reaudits import Beacons, undue_reaudits
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS attested (epoch INTEGER PRIMARY KEY) STRICT;
@@ -64,6 +65,14 @@ def check_payments(epoch: int, payments: Payments, record: PoolRecord, attested_
         )
 
 
+def check_reaudits(epoch: int, payments: Payments, chain: Beacons, attested_epoch: int) -> None:
+    """Raises VerificationFailed where the log closes re-audits that no beacon picked: they pay whom it pleases."""
+    if faults := undue_reaudits(payments, chain, attested_epoch, epoch):
+        raise VerificationFailed(
+            f"the log up to epoch {epoch} re-audits what it pleases", "; ".join(faults), "don't sign; keep the log"
+        )
+
+
 def attestation(
     statement: EarningsStatement, seat: int, signer: Signer, domain: SigningDomain
 ) -> Signed[EarningsAttestation]:
@@ -102,6 +111,7 @@ class Attester:
         if statement is None or statement.epoch <= self.attested_epoch or not can_attest(statement, self._history):
             return
         check_statement(statement, self._history, self._chain.record(), self.attested_epoch)
+        check_reaudits(statement.epoch, self._history.payments, self._chain, self.attested_epoch)
         num_epochs = self._chain.num_epochs()
         for seat in self._chain.seats():
             if seat.validator == self._signer.address and seat.is_active(num_epochs):

@@ -13,6 +13,9 @@ from protocol.chain.pool import Accusation, CaseRecord, LogHead, PoolRecord, Ver
 from protocol.draw import Seat
 from protocol.signing import SigningDomain
 
+NUM_HEADS_ON_CHAIN = 2048
+"""Ledger.RING: how many heads, and beacons, the contract remembers."""
+
 
 class PoolChain(Protocol):
     """One pool's chain state, confirmed blocks only."""

@@ -48,6 +48,8 @@ def status(config: ConfigFile = None, as_json: AsJson = False) -> None:
     given = ", ".join(f"{number} {outcome}" for outcome, number in found.verdicts.items()) or "none"
     print(f"verdicts: {given}; {found.num_unrevealed} not revealed yet")
     print(f"log checked: {found.num_epochs_checked} epochs")
+    print("re-audits: " + ", ".join(f"{number} {what}" for what, number in found.reaudits.items()))
+    print(f"work stamps that others dispute: {found.num_disputed_stamps}")
     if found.problem:
         print(f"problem: {found.problem}")
 

@@ -1,7 +1,8 @@
 """Whether an assignment is what the chain drew, so that the coordinator can't choose who judges whom.
 
 In: an `Assignment` from the coordinator, the chain, the checked log. Out: where and when the submission was
-logged, or VerificationFailed with what the coordinator got wrong.
+logged, or VerificationFailed with what the coordinator got wrong. For round 1 the log must have settled the submission,
+and the beacon of the epoch that anchors this must have picked it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from protocol.api import Assignment
-from protocol.draw import DrawnSeat, drawn_seats
+from protocol.draw import REAUDIT_ROUND, DrawnSeat, drawn_seats, is_reaudited
 from protocol.errors import VerificationFailed
 from protocol.wire import Submission
 from verifier.chain import PoolChain
@@ -24,6 +25,11 @@ def can_check(assignment: Assignment, history: History) -> bool:
 def check_assignment(assignment: Assignment, validator: str, chain: PoolChain, history: History) -> Received:
     """Raises VerificationFailed unless `beacon(epoch)` gave this submission to this seat of `validator`."""
     received = _check_received(assignment, chain, history)
+    if drawing_epoch(received, assignment.round, history) != assignment.epoch:
+        raise VerificationFailed(
+            "an assignment names another epoch than the log",
+            f"epoch {assignment.epoch} in round {assignment.round} of {assignment.submission_id}; logged: {received}",
+        )
     beacon_hash = chain.epoch_beacon(assignment.epoch)
     if beacon_hash is None or assignment.beacon_hash != beacon_hash:
         raise VerificationFailed(
@@ -31,7 +37,17 @@ def check_assignment(assignment: Assignment, validator: str, chain: PoolChain, h
             f"epoch {assignment.epoch}: {assignment.beacon_hash}, on chain {beacon_hash}",
         )
     _check_drawn(assignment, validator, chain)
+    if assignment.round == REAUDIT_ROUND:
+        _check_reaudit(assignment, beacon_hash, validator, chain, history)
     return received
+
+
+def drawing_epoch(received: Received, round_number: int, history: History) -> int | None:
+    """The epoch whose beacon draws a round: that of the submission's arrival, and for round 1 that of its settling."""
+    if round_number != REAUDIT_ROUND:
+        return received.epoch if round_number == 0 else None
+    settling = history.payments.settling(received.submission_id)
+    return None if settling is None else settling.epoch
 
 
 def draw_order(submission: Submission, epoch: int, round_number: int, chain: PoolChain) -> Iterator[DrawnSeat]:
@@ -51,12 +67,25 @@ def draw_order(submission: Submission, epoch: int, round_number: int, chain: Poo
 def _check_received(assignment: Assignment, chain: PoolChain, history: History) -> Received:
     submission_id = assignment.submission.message.id(chain.domain)
     received = history.received(submission_id)
-    if submission_id != assignment.submission_id or received is None or received.epoch != assignment.epoch:
+    if submission_id != assignment.submission_id or received is None:
         raise VerificationFailed(
-            "an assignment isn't for a submission that its epoch anchors",
-            f"{assignment.submission_id} in epoch {assignment.epoch}; hashes to {submission_id}, logged: {received}",
+            "an assignment isn't for a submission that the log has",
+            f"{assignment.submission_id} hashes to {submission_id}, logged: {received}",
         )
     return received
+
+
+def _check_reaudit(
+    assignment: Assignment, beacon_hash: str, validator: str, chain: PoolChain, history: History
+) -> None:
+    if not is_reaudited(beacon_hash, assignment.submission_id, chain.record().reaudit_bps):
+        raise VerificationFailed(
+            "an assignment is a re-audit that no beacon picked", f"{assignment.submission_id}, epoch {assignment.epoch}"
+        )
+    if history.payments.opinions.has_judged(assignment.submission_id, validator):
+        raise VerificationFailed(
+            "an assignment re-audits our own verdict", f"{assignment.submission_id}, seat {assignment.seat}"
+        )
 
 
 def _check_drawn(assignment: Assignment, validator: str, chain: PoolChain) -> None:

@@ -3,17 +3,21 @@
 In: an `Assignment`. Its draw is checked, its file fetched, the checks run. Out: `KeptVerdict`, durable.
 Raises VerificationFailed where the coordinator isn't telling the truth, Unreachable where something can't be
 fetched; neither leads to a verdict. The salt is random: there are few possible verdicts, and nobody may guess
-one from its digest.
+one from its digest. With the checks comes the seat's work stamp, and what it finds of the stamps of those that have
+revealed before (`verifier/stamps.py`).
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from protocol.api import Assignment
 from protocol.canonical import canonical_hash, hex0x, sha256
 from protocol.client import CoordinatorClient
+from protocol.draw import REAUDIT_ROUND
 from protocol.environments.base import Environment
 from protocol.environments.registry import environment_of
 from protocol.errors import VerificationFailed
@@ -24,9 +28,11 @@ from protocol.tokenizer import Tokenizer
 from protocol.wire import Signed, Verdict
 from verifier.case import Dossier, Facts, Instruments
 from verifier.chain import PoolChain
+from verifier.colleagues import drawn_verdict
 from verifier.draws import check_assignment
 from verifier.history import History, Received
 from verifier.pipeline import Finding, examine
+from verifier.stamps import Revealed, Seat, audit_for, reviews_of, stamps_of
 from verifier.verdicts import KeptVerdict, Verdicts
 from verifier.weights import Weights
 
@@ -69,10 +75,21 @@ class Judge:
         received = check_assignment(assignment, self._signer.address, self._chain, self._history)
         dossier = self._fetch(assignment, received)
         claim = assignment.submission.message
-        finding = examine(dossier, self._instruments(dossier.rules, claim.policy_version))
+        own = Seat(assignment.beacon_hash, assignment.submission_id, assignment.round, assignment.seat)
+        revealed = self._revealed(assignment, received) if assignment.round or assignment.num_revealed else []
+        plan = partial(audit_for, [own, *(one.seat for one in revealed)])
+        finding = examine(dossier, self._instruments(dossier.rules, claim.policy_version), plan)
         _check_units(received, finding)
+        finding = stamped(finding, own, revealed)
         verdict = seal(assignment, finding, self._signer, self._chain.domain)
         return self._verdicts.keep(verdict, claim.node, finding.completions_hash)
+
+    def _revealed(self, assignment: Assignment, received: Received) -> list[Revealed]:
+        """What others have revealed of this submission, as far as it is a drawn seat's signed word."""
+        views = self._client.submission(assignment.submission_id).verdicts
+        colleagues = [view for view in views if view.validator != self._signer.address]
+        drawn = (drawn_verdict(view, received, self._chain, self._history) for view in colleagues)
+        return [one for one in drawn if one is not None]
 
     def _fetch(self, assignment: Assignment, received: Received) -> Dossier:
         claim, record = assignment.submission.message, self._chain.record()
@@ -84,9 +101,14 @@ class Judge:
             coordinator=record.coordinator,
             beacon_hash=self._chain.version(claim.policy_version).beacon_hash,
             received_time=received.time,
-            rules_hashes=record.rules_hashes,
+            rules_hashes=record.rules_hashes | self._settled_rules(assignment),
         )
         return Dossier(assignment.submission, assignment.task, file, self._rules_of(claim.rules_hash), facts)
+
+    def _settled_rules(self, assignment: Assignment) -> frozenset[str]:
+        """In round 1 the pool may have gone over to other rules: whether they were in force was round 0's question."""
+        is_again = assignment.round == REAUDIT_ROUND
+        return frozenset({assignment.submission.message.rules_hash}) if is_again else frozenset()
 
     def _rules_of(self, rules_hash: str) -> Rules:
         if rules_hash not in self._rules:
@@ -109,6 +131,14 @@ class Judge:
             tokenizer = Tokenizer.load(self._weights.fetch(policy_version))
             self._environments[rules.rules_hash] = environment_of(rules.environment, tokenizer)
         return self._environments[rules.rules_hash]
+
+
+def stamped(finding: Finding, own: Seat, revealed: Sequence[Revealed]) -> Finding:
+    """With the seat's own work stamp, and its reviews of those that were revealed before."""
+    stamp, *expected = stamps_of(finding.case, [own, *(one.seat for one in revealed)])
+    reviews = tuple(reviews_of(revealed, expected, finding.reason))
+    evidence = finding.evidence.model_copy(update={"work_stamp": stamp, "stamp_reviews": reviews})
+    return replace(finding, evidence=evidence)
 
 
 def _check_units(received: Received, finding: Finding) -> None:

@@ -2,6 +2,7 @@
 
     prepare  consumes SHARDCAST versions            produces a model in memory      waits for a sealed version
     follow   consumes log entries and heads         produces the checked log        waits for a commitEpoch
+    watch    consumes settled work, beacons         produces which re-audits are due  waits for a sealed beacon
     judge    consumes assignments, files, weights   produces kept verdicts          waits for a sealed beacon
     commit   consumes kept verdicts                 produces anchored-to-be roots   waits for nothing
     reveal   consumes anchored commitments          produces revealed verdicts      waits for the next commitEpoch
@@ -26,15 +27,13 @@ from protocol.reasons import Outcome, RejectReason
 from protocol.telemetry import get_logger
 from verifier.accuse import Accuser
 from verifier.attest import Attester
-from verifier.chain import PoolChain
+from verifier.chain import NUM_HEADS_ON_CHAIN, PoolChain
 from verifier.commitments import Commitments
 from verifier.draws import can_check
 from verifier.history import History
 from verifier.judge import Judge
+from verifier.reaudits import Reaudits
 from verifier.verdicts import KeptVerdict, Verdicts
-
-NUM_HEADS_ON_CHAIN = 2048
-"""Ledger.RING: how many heads the contract remembers."""
 
 REVEAL_EPOCHS = 12
 """How many epochs long a reveal is offered again where the coordinator refuses it."""
@@ -54,6 +53,7 @@ class Verifier:
         judge: Judge,
         accuser: Accuser,
         attester: Attester,
+        reaudits: Reaudits,
         clock: Clock,
         judge_seconds: float,
     ) -> None:
@@ -66,6 +66,7 @@ class Verifier:
         self._judge = judge
         self._accuser = accuser
         self._attester = attester
+        self._reaudits = reaudits
         self._clock = clock
         self._judge_seconds = judge_seconds
         self._failures: dict[str, int] = {}
@@ -81,6 +82,7 @@ class Verifier:
         stages = (
             self._judge.prepare,
             self.follow,
+            self.watch,
             self.judge,
             self.commit,
             self.reveal,
@@ -94,6 +96,10 @@ class Verifier:
         """Check the log up to the newest anchored head; leaves of heads that the chain forgot count to the next."""
         oldest = max(0, self.chain.num_epochs() - NUM_HEADS_ON_CHAIN)
         self.history.follow(self.chain.heads(max(oldest, self.history.num_epochs)), self.client.entries)
+
+    def watch(self) -> None:
+        """Ask the beacons which settled submissions are to be judged again."""
+        self._reaudits.follow(self.chain)
 
     def judge(self) -> None:
         """Judge what is drawn and can be checked, for a while: the verdicts are then committed before their epoch ends.
@@ -177,5 +183,6 @@ def _log_verdict(verdict: KeptVerdict) -> None:
         seat=message.seat,
         round=message.round,
         num_units=verdict.evidence.num_units,
+        stamps_disputed=[(r.round, r.seat) for r in verdict.evidence.stamp_reviews if not r.agrees],
         measured={c.check: c.value for c in verdict.evidence.checks if c.value is not None},
     )

@@ -7,12 +7,17 @@ the log earns. A statement over a fault gets no signature (`verifier/attest.py`)
     verdict.revealed       who judged it, which way, in time or not
     submission.accepted    pays the provider its units × a price of the pool, once
     submission.accepted    and .rejected pay validators who agreed in time their units × a verify price, once each
+    reaudit.agreed         and .disagreed pay validators of round 1 in the same way, once
+
+A validator whose work stamp more seats dispute than confirm, up to there, isn't paid. Whether a re-audit was due is
+asked of the chain (`verifier/reaudits.py`).
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -21,19 +26,18 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, Va
 
 from protocol.api import LogEntry
 from protocol.canonical import MAX_SAFE_INTEGER
-from protocol.reasons import Outcome
-from protocol.wire import Address, UInt8, UInt64
+from protocol.wire import Address, UInt64
+from verifier.opinions import Opinions
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS payment (
     account TEXT NOT NULL, epoch INTEGER NOT NULL, amount_wei TEXT NOT NULL, PRIMARY KEY (account, epoch)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS revealed (
-    submission_id TEXT NOT NULL, validator TEXT NOT NULL, accepts INTEGER NOT NULL, in_time INTEGER NOT NULL,
-    PRIMARY KEY (submission_id, validator)
-) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS settled (
     submission_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL, accepted INTEGER NOT NULL, num_agreeing INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reaudit (
+    submission_id TEXT PRIMARY KEY, drawn_epoch INTEGER NOT NULL, closed_epoch INTEGER, state TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS unit_price (
     earner TEXT NOT NULL, price_wei TEXT NOT NULL, epoch INTEGER NOT NULL, PRIMARY KEY (earner, price_wei)
@@ -44,6 +48,8 @@ CREATE TABLE IF NOT EXISTS payment_fault (
 """
 
 SETTLING = {"submission.accepted": True, "submission.rejected": False}
+REAUDITS = {"reaudit.agreed": True, "reaudit.disagreed": False, "reaudit.undecided": None}
+"""Whether each says that round 0's decision stands."""
 WeiText = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,39}$")]
 PROVIDER, VALIDATOR = "provider", "validator"
 
@@ -58,19 +64,28 @@ class _Paying(_EventData):
     payments: list[Annotated[tuple[Address, WeiText], Strict(False)]] = []
 
 
-class _Settling(_Paying):
-    num_units: UInt64
-
-
 class _Received(_EventData):
     num_units: Annotated[int, Field(gt=0, le=MAX_SAFE_INTEGER)]
     provider: Address
 
 
-class _Revealed(_EventData):
-    validator: Address
-    outcome: UInt8
-    in_time: bool
+class _Settling(_Paying):
+    num_units: UInt64
+
+
+class _Reaudit(_Settling):
+    accepted: bool | None
+
+
+_SHAPES: Mapping[str, type[_Paying]] = dict.fromkeys(SETTLING, _Settling) | dict.fromkeys(REAUDITS, _Reaudit)
+
+
+@dataclass(frozen=True)
+class Settling:
+    """Round 0's decision: the epoch that anchors it, and which way it went."""
+
+    epoch: int
+    accepted: bool
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,7 @@ class Payments:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+        self.opinions = Opinions(db)
         db.executescript(SCHEMA)
 
     def note(self, entry: LogEntry, epoch: int) -> None:
@@ -108,14 +124,17 @@ class Payments:
 
     def _note(self, kind: str, subject: str, data: object, epoch: int) -> str | None:
         if kind == "verdict.revealed":
-            self._note_verdict(subject, _Revealed.model_validate(data))
-        shape = _Settling if kind in SETTLING else _Paying
-        paying = shape.model_validate(data)
+            self.opinions.note(subject, data)
+        if kind == "reaudit.drawn":
+            self._db.execute("INSERT OR IGNORE INTO reaudit VALUES (?, ?, NULL, NULL)", (subject, epoch))
+        paying = _SHAPES.get(kind, _Paying).model_validate(data)
         payments = {account: int(amount) for account, amount in paying.payments}
         for account, amount in paying.payments:
             self._add(account, epoch, int(amount))
         if len(payments) < len(paying.payments):
             return "it pays an account twice"
+        if isinstance(paying, _Reaudit):
+            return self._close(subject, kind, paying, epoch, payments)
         if isinstance(paying, _Settling):
             return self._settle(subject, SETTLING[kind], paying.num_units, epoch, payments)
         return f"a {kind[:40]} pays" if payments else None
@@ -140,6 +159,11 @@ class Payments:
         rows = self._db.execute(query, (after_epoch, epoch))
         return {UnitPrice(earner, int(price)) for earner, price in rows.fetchall()}
 
+    def closed_reaudits(self, after_epoch: int, epoch: int) -> list[str]:
+        """Submissions whose re-audit was closed after `after_epoch`, up to `epoch`."""
+        query = "SELECT submission_id FROM reaudit WHERE closed_epoch > ? AND closed_epoch <= ? ORDER BY submission_id"
+        return [row[0] for row in self._db.execute(query, (after_epoch, epoch)).fetchall()]
+
     def least_quorum(self, epoch: int) -> int | None:
         """How many verdicts agreed on the least agreed of the accepted submissions; None where there is none."""
         row = self._db.execute(
@@ -147,11 +171,12 @@ class Payments:
         ).fetchone()
         return None if row[0] is None else int(row[0])
 
-    def _note_verdict(self, submission_id: str, data: _Revealed) -> None:
-        self._db.execute(
-            "INSERT OR IGNORE INTO revealed VALUES (?, ?, ?, ?)",
-            (submission_id, data.validator, data.outcome == Outcome.ACCEPT, data.in_time),
-        )
+    def settling(self, submission_id: str) -> Settling | None:
+        """None while the log hasn't settled it."""
+        row = self._db.execute(
+            "SELECT epoch, accepted FROM settled WHERE submission_id = ?", (submission_id,)
+        ).fetchone()
+        return None if row is None else Settling(row[0], bool(row[1]))
 
     def _settle(
         self, submission_id: str, accepted: bool, num_units: int, epoch: int, payments: Mapping[str, int]
@@ -159,21 +184,43 @@ class Payments:
         """Note that a submission is settled; what is wrong with what that pays, if anything is."""
         if self._db.execute("SELECT 1 FROM settled WHERE submission_id = ?", (submission_id,)).fetchone():
             return "it is settled a second time" if payments else None
-        verdicts = self._db.execute(
-            "SELECT validator, accepts, in_time FROM revealed WHERE submission_id = ?", (submission_id,)
-        ).fetchall()
-        agreeing = {validator for validator, accepts, _ in verdicts if bool(accepts) is accepted}
-        in_time = {validator for validator, _, in_time in verdicts if in_time}
+        judges = self.opinions.judges(submission_id, 0)
+        agreeing = [judge for judge in judges if judge.accepts is accepted]
         self._db.execute("INSERT INTO settled VALUES (?, ?, ?, ?)", (submission_id, epoch, accepted, len(agreeing)))
-        if accepted and 2 * len(agreeing) <= len(verdicts):
+        if accepted and 2 * len(agreeing) <= len(judges):
             return "it is accepted against its verdicts"
         received = self._received(submission_id)
         if received is None:
             return "it was never received" if payments else None
         if num_units != received.num_units:
             return f"{num_units} units are settled, {received.num_units} were received"
-        paid = {PROVIDER: {received.provider} if accepted else set(), VALIDATOR: agreeing & in_time}
+        earning = {judge.validator for judge in agreeing if judge.in_time} - self.opinions.disputed(submission_id, 0)
+        paid = {PROVIDER: {received.provider} if accepted else set(), VALIDATOR: earning}
         return next(filter(None, self._faults_of(paid, payments, num_units, epoch)), None)
+
+    def _close(
+        self, submission_id: str, kind: str, closing: _Reaudit, epoch: int, payments: Mapping[str, int]
+    ) -> str | None:
+        """Note that a re-audit is over; what is wrong with what that pays, if anything is."""
+        closed = self._db.execute(
+            "UPDATE reaudit SET closed_epoch = ?, state = ? WHERE submission_id = ? AND state IS NULL",
+            (epoch, kind.rpartition(".")[2], submission_id),
+        ).rowcount
+        settling, received = self.settling(submission_id), self._received(submission_id)
+        if not closed or settling is None or received is None:
+            return "a re-audit ends that never began" if payments else None
+        stands = None if closing.accepted is None else closing.accepted is settling.accepted
+        if stands is not REAUDITS[kind]:
+            return f"a {kind} says that it was {'accepted' if closing.accepted else 'rejected'}"
+        again = self.opinions.judges(submission_id, 1)
+        sides = Counter(judge.accepts for judge in (*self.opinions.judges(submission_id, 0), *again))
+        if closing.accepted is not None and sides[closing.accepted] <= sides[not closing.accepted]:
+            return f"a {kind} goes against its verdicts"
+        if closing.num_units != received.num_units:
+            return f"{closing.num_units} units are judged again, {received.num_units} were received"
+        earning = {judge.validator for judge in again if judge.in_time and judge.accepts is closing.accepted}
+        paid = {PROVIDER: set[str](), VALIDATOR: earning - self.opinions.disputed(submission_id, 1)}
+        return next(filter(None, self._faults_of(paid, payments, received.num_units, epoch)), None)
 
     def _faults_of(
         self, paid: Mapping[str, set[str]], payments: Mapping[str, int], num_units: int, epoch: int

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from protocol.canonical import hex0x
+from protocol.checks.audit_rows import Plan, everything
 from protocol.checks.case import Case, open_case
 from protocol.checks.results import as_evidence, passed, refused
 from protocol.checks.stages import CHEAP, Check, run_checks, worst
@@ -34,10 +35,15 @@ class Finding:
     reason: RejectReason | None
     evidence: Evidence
     completions_hash: str | None
+    case: Case | None = None
+    """What was judged, with its measurements where the model has run; None where the file can't be read."""
 
 
-def examine(dossier: Dossier, instruments: Instruments) -> Finding:
-    """Run the checks. Raises only for faults of this verifier (a missing model, a bug)."""
+def examine(dossier: Dossier, instruments: Instruments, plan: Plan = everything) -> Finding:
+    """Run the checks. Raises only for faults of this verifier (a missing model, a bug).
+
+    `plan` says which rollouts the model looks at, and what it is asked besides.
+    """
     try:
         case = open_case(dossier.file, terms_of(dossier, instruments))
     except MalformedFile as error:
@@ -46,8 +52,8 @@ def examine(dossier: Dossier, instruments: Instruments) -> Finding:
         partial(envelope.check, dossier),
         partial(duplicates.check, dossier, instruments.find_twin),
     )
-    found = run_checks(case, instruments.load_model, whose + CHEAP)
-    return _finding(dossier, case, [passed("schema", num_audited=len(case.rollouts)), *found.results])
+    found = run_checks(case, instruments.load_model, whose + CHEAP, plan)
+    return _finding(dossier, found.case, [passed("schema", num_audited=len(case.rollouts)), *found.results])
 
 
 def _finding(dossier: Dossier, case: Case | None, results: Sequence[CheckResult]) -> Finding:
@@ -59,4 +65,4 @@ def _finding(dossier: Dossier, case: Case | None, results: Sequence[CheckResult]
         checks=tuple(as_evidence(result) for result in results),
     )
     reason = RejectReason(decisive.reason) if decisive.reason else None
-    return Finding(Outcome(decisive.outcome), reason, evidence, case.completions_hash if case else None)
+    return Finding(Outcome(decisive.outcome), reason, evidence, case.completions_hash if case else None, case)

@@ -31,6 +31,7 @@ from verifier.config import VerifierConfig
 from verifier.history import History
 from verifier.judge import Judge
 from verifier.loop import Verifier
+from verifier.reaudits import Reaudits
 from verifier.store import open_store
 from verifier.verdicts import Verdicts
 from verifier.weights import Weights
@@ -75,6 +76,8 @@ def build_verifier(
     """All stages over one store."""
     db = open_store(config.data_dir)
     history, verdicts = History(db), Verdicts(db)
+    reaudits = Reaudits(db, history.payments)
+    reaudits.remember_validator(signer.address)
     http = httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS)
     weights = Weights(config.data_dir / "weights", chain, client, http, config.num_versions_kept)
     return Verifier(
@@ -87,6 +90,7 @@ def build_verifier(
         judge=Judge(signer, chain, client, history, verdicts, weights),
         accuser=Accuser(db, chain, client, history),
         attester=Attester(db, signer, chain, client, history),
+        reaudits=reaudits,
         clock=clock,
         judge_seconds=config.judge_seconds,
     )

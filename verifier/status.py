@@ -5,6 +5,8 @@ In: configuration. Out: `VerifierStatus`; what can't be reached is said and leav
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, field
+
 from pydantic import BaseModel, ConfigDict
 
 from protocol.client import CoordinatorClient
@@ -12,6 +14,7 @@ from protocol.errors import ProofpoolError
 from protocol.reasons import Outcome
 from verifier.config import VerifierConfig
 from verifier.history import History
+from verifier.reaudits import ReauditCounts, Reaudits
 from verifier.store import FILE_NAME, open_store
 from verifier.verdicts import Verdicts
 
@@ -24,6 +27,8 @@ class VerifierStatus(BaseModel):
     headline: str
     verdicts: dict[str, int]
     num_unrevealed: int
+    num_disputed_stamps: int
+    reaudits: dict[str, int]
     num_epochs_checked: int
     num_epochs_committed: int | None
     problem: str | None
@@ -31,25 +36,45 @@ class VerifierStatus(BaseModel):
 
 def read_status(config: VerifierConfig) -> VerifierStatus:
     """Raises nothing for what is down; a folder without a store is a verifier that hasn't run."""
-    counts, num_unrevealed, num_checked = _from_store(config)
+    kept = _from_store(config)
     num_committed, problem = _from_coordinator(config)
     return VerifierStatus(
-        headline=_headline(counts, num_checked, num_committed),
-        verdicts=counts,
-        num_unrevealed=num_unrevealed,
-        num_epochs_checked=num_checked,
+        headline=_headline(kept, num_committed),
+        verdicts=kept.verdicts,
+        num_unrevealed=kept.num_unrevealed,
+        num_disputed_stamps=kept.num_disputed_stamps,
+        reaudits=asdict(kept.reaudits),
+        num_epochs_checked=kept.num_epochs,
         num_epochs_committed=num_committed,
         problem=problem,
     )
 
 
-def _from_store(config: VerifierConfig) -> tuple[dict[str, int], int, int]:
+@dataclass(frozen=True)
+class _Kept:
+    """What the store says."""
+
+    verdicts: dict[str, int] = field(default_factory=dict)
+    num_unrevealed: int = 0
+    num_disputed_stamps: int = 0
+    reaudits: ReauditCounts = ReauditCounts(0, 0, 0, 0, 0)
+    num_epochs: int = 0
+
+
+def _from_store(config: VerifierConfig) -> _Kept:
     if not (config.data_dir / FILE_NAME).exists():
-        return {}, 0, 0
+        return _Kept()
     db = open_store(config.data_dir)
     try:
         verdicts, history = Verdicts(db), History(db)
-        return verdicts.count_by_outcome(), verdicts.num_unrevealed, history.num_epochs
+        reaudits = Reaudits(db, history.payments)
+        return _Kept(
+            verdicts=verdicts.count_by_outcome(),
+            num_unrevealed=verdicts.num_unrevealed,
+            num_disputed_stamps=reaudits.num_disputed_stamps(),
+            reaudits=reaudits.counts(),
+            num_epochs=history.num_epochs,
+        )
     finally:
         db.close()
 
@@ -64,12 +89,14 @@ def _from_coordinator(config: VerifierConfig) -> tuple[int | None, str | None]:
         client.close()
 
 
-def _headline(counts: dict[str, int], num_checked: int, num_committed: int | None) -> str:
+def _headline(kept: _Kept, num_committed: int | None) -> str:
     if num_committed is None:
         return "BLOCKED: the coordinator doesn't answer"
-    if num_checked + 2 < num_committed:
-        return f"BEHIND: epochs checked up to {num_checked} of {num_committed}"
-    if not counts:
+    if kept.num_disputed_stamps:
+        return f"DISPUTED: other seats dispute {kept.num_disputed_stamps} of this validator's work stamps"
+    if kept.num_epochs + 2 < num_committed:
+        return f"BEHIND: epochs checked up to {kept.num_epochs} of {num_committed}"
+    if not kept.verdicts:
         return "IDLE: nothing has been drawn on this validator's seats yet"
-    slashes = counts.get(Outcome.SLASH.name.lower(), 0)
-    return f"JUDGING: {sum(counts.values())} verdicts given, {slashes} of them slash"
+    slashes = kept.verdicts.get(Outcome.SLASH.name.lower(), 0)
+    return f"JUDGING: {sum(kept.verdicts.values())} verdicts given, {slashes} of them slash"

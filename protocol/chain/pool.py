@@ -38,6 +38,8 @@ class PoolRecord:
     accept_quorum: int
     slash_quorum: int
     draw_limit: int
+    reaudit_bps: int
+    """Share of settled submissions that are judged again, in hundredths of a percent."""
     accuse_seconds: int
     """How long after its epoch's commit a submission can be accused."""
 
@@ -142,6 +144,7 @@ class ChainPool:
             accept_quorum=config["accept_quorum"],
             slash_quorum=config["slash_quorum"],
             draw_limit=config["draw_limit"],
+            reaudit_bps=config["reaudit_bps"],
             accuse_seconds=terms["accuse_period"],
         )
 

@@ -23,13 +23,19 @@ READ_BY_USERS = [*PAGES, ROOT / "README.md", ROOT / "AGENTS.md"]
 PRODUCT = ("contracts", "protocol", "coordinator", "worker", "verifier", "trainer", "testnet")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"\bproofpool ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)?)")
-SETTLED_OR_NOT = (Standing.RECEIVED, Standing.ACCEPTED, Standing.REJECTED, Standing.DISPUTED)
+SETTLED_OR_NOT = (
+    Standing.RECEIVED,
+    Standing.ACCEPTED,
+    Standing.REJECTED,
+    Standing.DISPUTED,
+    Standing.CHALLENGED,
+)
 LEVELS = ("debug", "info", "warning", "error", "exception")
 LOGGERS = ("get_logger()", "log")
 TEST = re.compile(r"(?:def|function) (test\w+)\(")
 CALL = re.compile(r"\bproofpool ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)?)([^`#]*)")
 FLAG = re.compile(r"(?<= )--[a-z][a-z-]*")
-EVENT = re.compile(r"(task|submission|draw|verdict|batch|group|weights|epoch|earnings|chain)\.[a-z_]+")
+EVENT = re.compile(r"(task|submission|draw|verdict|reaudit|stamp|batch|group|weights|epoch|earnings|chain)\.[a-z_]+")
 
 
 @pytest.fixture

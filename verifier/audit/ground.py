@@ -103,6 +103,7 @@ def read_facts(bundle: ProofBundle, contracts: Contracts) -> ChainFacts:
         trainer=config["trainer"],
         accept_quorum=config["accept_quorum"],
         slash_quorum=config["slash_quorum"],
+        reaudit_bps=config["reaudit_bps"],
         provider=provider,
         version=_version(contracts, pool_id, submission.policy_version),
         heads=_heads(contracts, pool_id, bundle.chain.heads),

@@ -22,6 +22,7 @@ from protocol.wire import ZERO_HASH
 from verifier.attest import check_payments
 from verifier.audit.step import Report, StillOpen, Values, must_equal, must_hold, take_step
 from verifier.history import History
+from verifier.reaudits import undue_reaudits
 
 BEFORE_ALL = -1
 
@@ -32,6 +33,7 @@ class Books:
 
     history: History
     log_fault: VerificationFailed | None
+    undue_reaudits: list[str]
     record: PoolRecord
     block: int
     head: tuple[int, str]
@@ -86,11 +88,13 @@ def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) ->
     record = ask("pools", "poolOf", pool_id)
     history = History(sqlite3.connect(":memory:", isolation_level=None))
     fault = _follow(history, client, _heads(contracts, pool_id, head["count"], block))
+    chain = ChainPool(contracts, pool_id)
     accounts = sorted(history.payments.earnings(head["count"]))
     return Books(
         history=history,
         log_fault=fault,
-        record=ChainPool(contracts, pool_id).record(),
+        undue_reaudits=undue_reaudits(history.payments, chain, BEFORE_ALL, head["count"]),
+        record=chain.record(),
         block=block,
         head=(head["size"], head["root"]),
         num_epochs=head["count"],
@@ -113,8 +117,12 @@ def check_log(books: Books) -> Values:
 
 
 def check_each_payment(books: Books) -> Values:
-    """Every payment follows from a submission that was received and judged, at the pool's prices."""
+    """Every payment follows from a submission that was received and judged, at the pool's prices.
+
+    And every re-audit from a beacon, as far back as the chain remembers them.
+    """
     check_payments(books.num_epochs, books.history.payments, books.record, BEFORE_ALL)
+    must_hold("there are re-audits that no beacon picked", not books.undue_reaudits, "; ".join(books.undue_reaudits))
     return {"accounts": str(len(books.earned_in_all)), "earned_wei": str(books.earned_in_all.total())}
 
 

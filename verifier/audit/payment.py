@@ -56,7 +56,9 @@ def _is_accepted(settled: LoggedEvent) -> bool:
 
 def check_slash(bundle: ProofBundle, facts: ChainFacts) -> Values:
     """Enough slashable verdicts are a case at the Court; without them there is none."""
-    votes = sum(v.verdict.message.outcome == Outcome.SLASH for v in bundle.verdicts)
+    messages = [v.verdict.message for v in bundle.verdicts if v.verdict.message.round == 0]
+    slashing = [message for message in messages if message.outcome == Outcome.SLASH]
+    votes = len(slashing)
     case = facts.case
     if votes < facts.slash_quorum:
         must_hold("there is a case without enough slashable verdicts", case is None, f"{votes} of {facts.slash_quorum}")
@@ -64,7 +66,7 @@ def check_slash(bundle: ProofBundle, facts: ChainFacts) -> Values:
     if case is None:
         raise StillOpen(f"{votes} slashable verdicts, not accused on chain yet")
     must_equal("the case is against another provider", case.provider, facts.provider)
-    reasons = {v.verdict.message.reason for v in bundle.verdicts if v.verdict.message.outcome == Outcome.SLASH}
+    reasons = {message.reason for message in slashing}
     said = ", ".join(map(_reason_name, sorted(reasons)))
     must_hold("the case is about another reason", case.reason in reasons, f"{case.reason}, verdicts say {said}")
     return {"case": case.state, "reason": _reason_name(case.reason), "held_wei": str(case.held_wei)}

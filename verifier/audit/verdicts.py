@@ -9,7 +9,7 @@ from collections import Counter
 
 from protocol.bundle import ChainFacts, ProofBundle, RevealedVerdict
 from protocol.canonical import canonical_hash
-from protocol.draw import FOREVER, Seat, drawn_seats
+from protocol.draw import FOREVER, REAUDIT_ROUND, Seat, drawn_seats
 from protocol.errors import VerificationFailed
 from protocol.merkle.commitment import verify_commitment
 from protocol.reasons import Outcome
@@ -23,13 +23,14 @@ NO_SUBJECT = "0x" + "00" * 32
 def check_verdicts(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> Values:
     """Each verdict is its seat's, about this submission under these rules, and about the evidence shown.
 
-    A validator has one: the same verdict shown twice would make a quorum of one.
+    A validator has one a round: the same verdict shown twice would make a quorum of one.
     """
     if not bundle.verdicts:
         raise StillOpen("no verdict is revealed yet")
     for revealed in bundle.verdicts:
         _check_verdict(revealed, bundle, facts, submission_id)
-    twice = [validator for validator, count in Counter(v.validator for v in bundle.verdicts).items() if count > 1]
+    times = Counter((v.validator, v.verdict.message.round) for v in bundle.verdicts)
+    twice = [validator for (validator, _), count in times.items() if count > 1]
     must_hold("a validator is counted more than once", not twice, ", ".join(twice))
     said = ((v.verdict.message.seat, Outcome(v.verdict.message.outcome).name) for v in bundle.verdicts)
     return {"verdicts": ", ".join(f"seat {seat}: {outcome}" for seat, outcome in said)}
@@ -44,30 +45,34 @@ def check_commitments(bundle: ProofBundle, facts: ChainFacts, submission_id: str
 
 
 def check_draws(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> Values:
-    """The beacon of the epoch that took it in drew these seats, and no others came first."""
+    """The beacons of the epochs that took it in, and that settled it, drew these seats, and no others came first."""
     if bundle.received.inclusion is None or not bundle.verdicts:
         raise StillOpen("no seat has been drawn and heard yet")
-    head = facts.head(bundle.received.inclusion.epoch)
-    if head is None or head.beacon_hash is None:
-        raise VerificationFailed("verdicts were given before the beacon was known", f"epoch {head and head.epoch}")
+    beacons = []
     for round_number in sorted({v.verdict.message.round for v in bundle.verdicts}):
+        epoch = drawing_epoch(bundle, round_number)
+        head = None if epoch is None else facts.head(epoch)
+        if head is None or head.beacon_hash is None:
+            raise VerificationFailed("verdicts were given before the beacon was known", f"epoch {epoch}")
+        beacons.append(head.beacon_hash)
         drawn = _draw(head.beacon_hash, head.epoch, submission_id, round_number, facts)
         for revealed in bundle.verdicts:
             if revealed.verdict.message.round == round_number:
                 place = (revealed.draw, revealed.verdict.message.seat)
                 must_hold("a seat judged that wasn't drawn", place in drawn, f"draw, seat = {place}; drawn {drawn}")
-    return {"beacon": head.beacon_hash, "draws": ", ".join(str(v.draw) for v in bundle.verdicts)}
+    return {"beacon": ", ".join(beacons), "draws": ", ".join(str(v.draw) for v in bundle.verdicts)}
 
 
 def check_decision(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> Values:
-    """The standing follows from the verdicts: enough of them, and the majority's side."""
+    """What was settled follows from round 0's verdicts: enough of them, and the majority's side."""
     if bundle.settled is None:
         raise StillOpen("it isn't settled yet")
     decided = str(bundle.settled.entry.event.get("type", ""))
     must_hold("it was settled by an unknown event", decided in ("submission.accepted", "submission.rejected"), decided)
     check_entry(bundle.settled.entry, decided, submission_id)
-    votes = Counter(v.verdict.message.outcome == Outcome.ACCEPT for v in bundle.verdicts)
-    slashed = any(v.verdict.message.outcome == Outcome.SLASH for v in bundle.verdicts)
+    outcomes = [v.verdict.message.outcome for v in bundle.verdicts if v.verdict.message.round == 0]
+    votes = Counter(outcome == Outcome.ACCEPT for outcome in outcomes)
+    slashed = Outcome.SLASH in outcomes
     needed = facts.slash_quorum if slashed else facts.accept_quorum
     accepted = decided == "submission.accepted"
     counted = f"{votes[True]} accept, {votes[False]} reject, {needed} needed"
@@ -75,6 +80,12 @@ def check_decision(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -
     must_hold(f"{decided} came too early", votes.total() >= needed, counted)
     check_inclusion(bundle.settled, facts)
     return {"standing": decided, "votes": counted}
+
+
+def drawing_epoch(bundle: ProofBundle, round_number: int) -> int | None:
+    """The epoch whose beacon draws a round: that of the arrival, and for round 1 that of the settling."""
+    event = {0: bundle.received, REAUDIT_ROUND: bundle.settled}.get(round_number)
+    return None if event is None or event.inclusion is None else event.inclusion.epoch
 
 
 def _check_verdict(revealed: RevealedVerdict, bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> None:
@@ -85,8 +96,8 @@ def _check_verdict(revealed: RevealedVerdict, bundle: ProofBundle, facts: ChainF
     must_hold("a verdict says nothing known", verdict.outcome in set(Outcome), f"outcome {verdict.outcome}")
     must_equal("a verdict is for another pool", verdict.pool_id, facts.pool_id)
     must_equal("a verdict is under other rules", verdict.rules_hash, bundle.submission.message.rules_hash)
-    if bundle.received.inclusion is not None:
-        must_equal("a verdict is for another epoch", verdict.epoch, bundle.received.inclusion.epoch)
+    if (epoch := drawing_epoch(bundle, verdict.round)) is not None:
+        must_equal("a verdict is for another epoch", verdict.epoch, epoch)
     found = canonical_hash(revealed.evidence.as_json())
     must_equal("a verdict is about other evidence", found, verdict.evidence_hash)
     check_entry(revealed.revealed.entry, "verdict.revealed", submission_id)

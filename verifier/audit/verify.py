@@ -12,6 +12,7 @@ from verifier.audit.content import check_digest, check_lease, check_node, check_
 from verifier.audit.ground import Ground, check_deployment
 from verifier.audit.history import check_append_only, check_heads, check_received, check_received_inclusion
 from verifier.audit.payment import check_earnings, check_payment, check_slash
+from verifier.audit.reaudit import check_reaudit
 from verifier.audit.step import Check, Report, take_step
 from verifier.audit.verdicts import check_commitments, check_decision, check_draws, check_verdicts
 
@@ -33,6 +34,7 @@ def verify_bundle(bundle: ProofBundle, ground: Ground, submission_id: str) -> Re
         "commitments": partial(check_commitments, bundle, facts, submission_id),
         "draws": partial(check_draws, bundle, facts, submission_id),
         "decision": partial(check_decision, bundle, facts, submission_id),
+        "re-audit": partial(check_reaudit, bundle, facts, submission_id),
         "payment": partial(check_payment, bundle, facts),
         "earnings": partial(check_earnings, bundle, facts),
         "slash": partial(check_slash, bundle, facts),

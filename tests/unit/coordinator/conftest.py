@@ -48,6 +48,7 @@ from protocol.wire import (
     Evidence,
     Receipt,
     Signed,
+    StampReview,
     Submission,
     Task,
     Verdict,
@@ -282,13 +283,18 @@ class Site:
         return next(signer for signer in self.validators if signer.address == address)
 
     def verdict(
-        self, work: Assignment, outcome: Outcome = Outcome.ACCEPT, reason: RejectReason | None = None
+        self,
+        work: Assignment,
+        outcome: Outcome = Outcome.ACCEPT,
+        reason: RejectReason | None = None,
+        stamp_reviews: tuple[StampReview, ...] = (),
     ) -> tuple[Signed[Verdict], Evidence]:
         evidence = Evidence(
             submission_id=work.submission_id,
             seed=number_hash(7),
             num_units=1,
             checks=(CheckResult(check="envelope", outcome=outcome),),
+            stamp_reviews=stamp_reviews,
         )
         message = Verdict(
             submission_id=work.submission_id,
@@ -309,10 +315,15 @@ class Site:
             return self.validator(session.get_one(mirror.Seat, (POOL_ID, seat)).validator)
 
     def commit(
-        self, work: Assignment, outcome: Outcome = Outcome.ACCEPT, reason: RejectReason | None = None, part: int = 0
+        self,
+        work: Assignment,
+        outcome: Outcome = Outcome.ACCEPT,
+        reason: RejectReason | None = None,
+        part: int = 0,
+        stamp_reviews: tuple[StampReview, ...] = (),
     ) -> VerdictReveal:
         """Commit to one verdict; what reveals it."""
-        verdict, evidence = self.verdict(work, outcome, reason)
+        verdict, evidence = self.verdict(work, outcome, reason, stamp_reviews)
         tree = CommitmentTree({work.submission_id: salted_digest(verdict.message.id(self.domain), SALT)})
         message = VerdictCommitment(
             pool_id=POOL_ID, epoch=work.verdict_epoch, seat=work.seat, part=part, root=tree.root

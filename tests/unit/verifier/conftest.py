@@ -117,6 +117,7 @@ def chain(domain: SigningDomain, coordinator: Signer, make_signer: Callable[[int
         accept_quorum=1,
         slash_quorum=2,
         draw_limit=8,
+        reaudit_bps=0,
         accuse_seconds=100,
     )
     return ChainTable(domain, pool)

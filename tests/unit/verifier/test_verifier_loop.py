@@ -30,6 +30,7 @@ from verifier.commitments import Commitments
 from verifier.history import History
 from verifier.judge import Judge
 from verifier.loop import Verifier
+from verifier.reaudits import Reaudits
 from verifier.store import open_store
 from verifier.verdicts import Verdicts
 
@@ -167,6 +168,7 @@ class Site:
             Judge(VALIDATOR, self.chain, client, history, verdicts, weights),
             Accuser(db, self.chain, client, history),
             Attester(db, VALIDATOR, self.chain, client, history),
+            Reaudits(db, history.payments),
             clock=self.clock,
             judge_seconds=1.0,
         )

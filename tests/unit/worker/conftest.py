@@ -90,6 +90,7 @@ class FakeChain:
             accept_quorum=1,
             slash_quorum=2,
             draw_limit=5,
+            reaudit_bps=0,
             accuse_seconds=60,
         )
 

@@ -1,0 +1,117 @@
+"""Which re-audits were due, and which were held: anybody can recompute it, so a coordinator can't choose.
+
+In: the checked log (what is settled, which re-audits were drawn and closed) and the chain's beacons. Out: counts for
+`proofpool verifier status`, a warning for each that is due and not drawn, and faults for those that weren't due, whose
+payments get no signature.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+from protocol.chain.pool import PoolRecord
+from protocol.draw import is_reaudited
+from protocol.telemetry import get_logger
+from verifier.chain import NUM_HEADS_ON_CHAIN
+from verifier.payments import Payments
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS reaudit_pick (
+    submission_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL, is_due INTEGER NOT NULL, told INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS own_validator (address TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+"""
+
+GRACE_EPOCHS = 6
+"""How many epochs after its beacon a re-audit has to be drawn, before that looks like more than a slow coordinator."""
+
+
+class Beacons(Protocol):
+    """What is asked of the chain."""
+
+    def record(self) -> PoolRecord: ...
+
+    def num_epochs(self) -> int: ...
+
+    def epoch_beacon(self, epoch: int) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class ReauditCounts:
+    """Over all settled submissions whose beacon is known: due ones, and what became of them."""
+
+    due: int
+    drawn: int
+    agreed: int
+    disagreed: int
+    undecided: int
+
+
+class Reaudits:
+    """The table of what the beacons pick."""
+
+    def __init__(self, db: sqlite3.Connection, payments: Payments) -> None:
+        self._db = db
+        self._payments = payments
+        db.executescript(SCHEMA)
+
+    def follow(self, chain: Beacons) -> None:
+        """Ask the beacons of newly settled submissions, and say which due re-audits are withheld."""
+        rows = self._db.execute(
+            "SELECT submission_id, epoch FROM settled WHERE epoch >= ?"
+            " AND submission_id NOT IN (SELECT submission_id FROM reaudit_pick)",
+            (chain.num_epochs() - NUM_HEADS_ON_CHAIN,),
+        ).fetchall()
+        share_bps = chain.record().reaudit_bps if rows else 0
+        beacons = {epoch: chain.epoch_beacon(epoch) for epoch in {epoch for _, epoch in rows}}
+        picks = [
+            (submission_id, epoch, is_reaudited(beacon, submission_id, share_bps))
+            for submission_id, epoch in rows
+            if (beacon := beacons[epoch]) is not None
+        ]
+        self._db.executemany("INSERT INTO reaudit_pick (submission_id, epoch, is_due) VALUES (?, ?, ?)", picks)
+        for submission_id in self._withheld(chain.num_epochs()):
+            self._db.execute("UPDATE reaudit_pick SET told = 1 WHERE submission_id = ?", (submission_id,))
+            get_logger().warning("reaudit.withheld", submission_id=submission_id)
+
+    def counts(self) -> ReauditCounts:
+        states = Counter(state for (state,) in self._db.execute("SELECT state FROM reaudit"))
+        (due,) = self._db.execute("SELECT COUNT(*) FROM reaudit_pick WHERE is_due").fetchone()
+        return ReauditCounts(due, states.total(), states["agreed"], states["disagreed"], states["undecided"])
+
+    def remember_validator(self, address: str) -> None:
+        """Whose store this is, so that a status can tell what colleagues say of its stamps."""
+        self._db.execute("INSERT OR IGNORE INTO own_validator VALUES (?)", (address,))
+
+    def num_disputed_stamps(self) -> int:
+        """Of this store's validator."""
+        own = self._db.execute("SELECT address FROM own_validator").fetchall()
+        return sum(self._payments.opinions.num_disputed_stamps(address) for (address,) in own)
+
+    def _withheld(self, num_epochs: int) -> list[str]:
+        rows = self._db.execute(
+            "SELECT submission_id FROM reaudit_pick WHERE is_due AND NOT told AND epoch + ? < ?"
+            " AND submission_id NOT IN (SELECT submission_id FROM reaudit)",
+            (GRACE_EPOCHS, num_epochs),
+        )
+        return [row[0] for row in rows.fetchall()]
+
+
+def undue_reaudits(payments: Payments, chain: Beacons, after_epoch: int, epoch: int) -> list[str]:
+    """Faults: re-audits closed after `after_epoch`, up to `epoch`, that the beacon of their settling didn't pick.
+
+    Beacons that the chain has forgotten are passed over.
+    """
+    share_bps, oldest_epoch = chain.record().reaudit_bps, chain.num_epochs() - NUM_HEADS_ON_CHAIN
+    faults = []
+    for submission_id in payments.closed_reaudits(after_epoch, epoch):
+        settling = payments.settling(submission_id)
+        if settling is not None and settling.epoch < oldest_epoch:
+            continue
+        beacon = None if settling is None else chain.epoch_beacon(settling.epoch)
+        if beacon is None or not is_reaudited(beacon, submission_id, share_bps):
+            faults.append(f"the re-audit of {submission_id} wasn't due")
+    return faults
