@@ -119,8 +119,6 @@ class AuditRules(_Frozen):
     share: Annotated[Number, Field(gt=0, le=1)] = 1.0
     escalating: bool = True
     min_rollouts: int = Field(default=1, ge=1)
-    reaudit_share: Annotated[Number, Field(ge=0, le=1)] = 0.1
-    """Share of settled submissions that are judged once more by another seat."""
     num_stamps: int = Field(default=16, ge=0, le=64)
     """Log-probs of other tokens in each work stamp (`protocol/stamp.py`)."""
 

@@ -59,7 +59,7 @@ def audit_for(seats: Sequence[Seat], case: Case) -> Audit:
 
 
 def stamps_of(case: Case | None, seats: Sequence[Seat]) -> list[Stamp]:
-    """What each of these seats' stamps has to be; empty ones where the cheap checks decided and the model hasn't run."""
+    """What each of these seats' stamps has to be; empty ones where the model hasn't run."""
     if case is None or case.measurements is None:
         return [()] * len(seats)
     answers = iter(case.measurements.asked.tolist())
