@@ -99,7 +99,7 @@ class Thresholds(_Frozen):
     """Mean absolute difference of log-probs (nats); it is dropped, never slashed."""
     logprob_error_max: Limit | None = None
     """The largest difference of log-probs (nats); not judged where there is no limit."""
-    sampling_margin_clip: Annotated[Number, Field(gt=0)] = 10.0
+    sampling_margin_clip: Annotated[Number, Field(gt=0, le=500)] = 10.0
     near_tie_nats: NonNegative = 1e-4
     """A token is a near-tie where its two best noised logits are this close: there noise of the numbers may choose."""
     near_tie_flip_rate: Probability = 0.5

@@ -36,10 +36,10 @@ class RowStatistics:
 
     `margins`: in [0, clip], how far the claimed token's noised logit lies below the row's best; 0 is the drawn token
     itself, `clip` one outside the kept set. `drawn`: int64, the token that the noise draws. `runner_up_margins`: the
-    same distance of the second best token, so how near to a tie the row is. `logprobs`, `drawn_logprobs`,
-    `other_logprobs`: of the claimed, the drawn and the asked-for other token (NaN where none was). `entropies`: of the
-    distribution, the expected −logprob. `eos_probabilities`: P(EOS). `tiny_probabilities`: the probability of choosing
-    a token of less than TINY. A row whose logits aren't finite has `clip` for margins, NO_TOKEN, and NaN elsewhere.
+    same distance of the second best token, so how near to a tie the row is. `logprobs`, `drawn_logprobs`: of the
+    claimed and of the drawn token. `entropies`: of the distribution, the expected −logprob. `eos_probabilities`:
+    P(EOS). `tiny_probabilities`: the probability of choosing a token of less than TINY. A row whose logits aren't
+    finite has `clip` for margins, NO_TOKEN for `drawn`, and NaN elsewhere.
     """
 
     margins: Float64Array
@@ -47,7 +47,6 @@ class RowStatistics:
     runner_up_margins: Float64Array
     logprobs: Float64Array
     drawn_logprobs: Float64Array
-    other_logprobs: Float64Array
     entropies: Float64Array
     eos_probabilities: Float64Array
     tiny_probabilities: Float64Array
@@ -72,26 +71,16 @@ def draw_tokens(logits: Logits, keys: Keys, sampling: SamplingRules) -> tuple[To
 
 
 def measure_rows(
-    logits: Logits,
-    claimed: Tokens,
-    keys: Keys,
-    sampling: SamplingRules,
-    *,
-    clip: float,
-    eos_ids: Sequence[int] = (),
-    other: Tokens | None = None,
-    tiny: float = TINY,
+    logits: Logits, claimed: Tokens, keys: Keys, sampling: SamplingRules, *, clip: float, eos_ids: Sequence[int] = ()
 ) -> RowStatistics:
-    """Every statistic of the rows of a block, in one scan.
+    """Every statistic of the rows of a block, in one scan. `claimed` int64 [N] are ids of the vocabulary.
 
-    `claimed` int64 [N] are ids of the vocabulary, `other` int64 [N] too or NO_TOKEN. Raises ProofpoolError for ids
-    outside of the vocabulary and for a clip above MAX_CLIP.
+    Raises ProofpoolError for ids outside of the vocabulary and for a clip above MAX_CLIP.
     """
-    other = np.full(len(logits), NO_TOKEN) if other is None else other
-    _require_ids(logits.shape[1], claimed, np.asarray(eos_ids, dtype=np.int64), other[other != NO_TOKEN])
+    _require_ids(logits.shape[1], claimed, np.asarray(eos_ids, dtype=np.int64))
     if not 0 < clip <= MAX_CLIP:
         raise ProofpoolError("margins can't be clipped there", f"{clip}, where 0 < clip <= {MAX_CLIP:.0f}")
-    scan = scan_rows(logits, keys, sampling, claimed, eos_ids, tiny)
+    scan = scan_rows(logits, keys, sampling, claimed, eos_ids, TINY)
     rows = Rows(logits, keys, sampling, scan)
     with np.errstate(invalid="ignore", divide="ignore"):
         return RowStatistics(
@@ -100,7 +89,6 @@ def measure_rows(
             runner_up_margins=rows.margins(scan.runner_up, scan.runner_up != NO_TOKEN, clip),
             logprobs=rows.logprobs(claimed),
             drawn_logprobs=rows.logprobs(scan.drawn),
-            other_logprobs=np.where(other == NO_TOKEN, np.nan, rows.logprobs(other)),
             entropies=rows.finite(np.log(scan.weight) - scan.weighted_logit / scan.weight),
             eos_probabilities=rows.finite(scan.eos_weight / scan.weight),
             tiny_probabilities=rows.finite(scan.tiny_weight / scan.weight),

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from protocol.checks.case import Case
 from protocol.checks.proof_errors import ProofErrors
-from protocol.checks.rows import RowStatistics
 from protocol.errors import ProofpoolError
 from protocol.rollouts import Rollout
+from protocol.sampling_rows import RowStatistics
 from protocol.toploc.strict import ChunkResult
 
 Floats = npt.NDArray[np.float64]

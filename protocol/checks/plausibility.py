@@ -17,10 +17,10 @@ import numpy as np
 from protocol.checks.case import Case
 from protocol.checks.measurements import measurements_of
 from protocol.checks.results import measured, passed
-from protocol.checks.rows import TINY
 from protocol.reasons import Outcome, RejectReason
 from protocol.rules import Limit
 from protocol.sampling import keeps_all
+from protocol.sampling_rows import TINY
 from protocol.statistics import least_count
 from protocol.wire import CheckResult
 

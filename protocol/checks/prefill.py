@@ -17,12 +17,12 @@ from torch import Tensor
 
 from protocol.checks.case import Case
 from protocol.checks.measurements import Floats, Measurements
-from protocol.checks.rows import RowStatistics, measure_rows
 from protocol.checks.stopwatch import Stopwatch
 from protocol.forward import CausalLM
 from protocol.rollouts import Rollout
 from protocol.rules import ToplocRules
 from protocol.sampling import Keys, Logits, Tokens, noise_keys
+from protocol.sampling_rows import RowStatistics, measure_rows
 from protocol.stamp import StampPair
 from protocol.toploc.strict import ChunkResult, verify_rollouts
 

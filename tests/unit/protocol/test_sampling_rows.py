@@ -64,7 +64,7 @@ def assert_like_plain(logits: Any, claimed: Any, keys: sampling.Keys, rule: Samp
     plain_tokens, plain_logprobs = sampling.draw_tokens(logits, keys, rule)
     assert (tokens == plain_tokens).all()
     np.testing.assert_allclose(logprobs, plain_logprobs, rtol=2e-7, atol=1e-7)
-    rows = measure_rows(logits, claimed, keys, rule, clip=CLIP, eos_ids=EOS_IDS, other=tokens)
+    rows = measure_rows(logits, claimed, keys, rule, clip=CLIP, eos_ids=EOS_IDS)
     assert (rows.drawn == tokens).all()
     assert (rows.margins == sampling.margins(logits, claimed, keys, rule, CLIP)).all()
     np.testing.assert_allclose(
@@ -72,7 +72,7 @@ def assert_like_plain(logits: Any, claimed: Any, keys: sampling.Keys, rule: Samp
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(kernels.VARIABLE, "plain")
-        plain = measure_rows(logits, claimed, keys, rule, clip=CLIP, eos_ids=EOS_IDS, other=tokens)
+        plain = measure_rows(logits, claimed, keys, rule, clip=CLIP, eos_ids=EOS_IDS)
     assert (rows.runner_up_margins == plain.runner_up_margins).all()
     for field in fields(RowStatistics):
         np.testing.assert_allclose(
@@ -154,8 +154,8 @@ def test_statistics_are_those_of_the_distribution() -> None:
     """Against sums written out over the probabilities of a row."""
     rng = np.random.default_rng(3)
     logits, rule = (rng.normal(size=(5, 300)) * 6).astype(np.float32), SamplingRules(temperature=0.8, top_k=5)
-    claimed, other = rng.integers(0, 300, 5), np.array([7, -1, 0, 299, -1])
-    rows = measure_rows(logits, claimed, keys_of(5), rule, clip=CLIP, eos_ids=(1, 4), other=other)
+    claimed = rng.integers(0, 300, 5)
+    rows = measure_rows(logits, claimed, keys_of(5), rule, clip=CLIP, eos_ids=(1, 4))
     probabilities = np.exp(logits.astype(np.float64) / 0.8)
     probabilities /= probabilities.sum(axis=1, keepdims=True)
     each = np.arange(5)
@@ -166,8 +166,6 @@ def test_statistics_are_those_of_the_distribution() -> None:
     )
     np.testing.assert_allclose(rows.logprobs, np.log(probabilities[each, claimed]))
     np.testing.assert_allclose(rows.drawn_logprobs, np.log(probabilities[each, rows.drawn]))
-    assert np.isnan(rows.other_logprobs).tolist() == [False, True, False, False, True]
-    np.testing.assert_allclose(rows.other_logprobs[[0, 2, 3]], np.log(probabilities[[0, 2, 3], [7, 0, 299]]))
 
 
 def test_the_runner_up_stands_where_the_claimed_one_would() -> None:
@@ -204,12 +202,10 @@ def test_logits_that_arent_numbers_are_an_error_and_never_a_margin(
 
 def test_ids_outside_of_the_vocabulary_are_refused_before_memory_is_read() -> None:
     logits, keys, good = np.zeros((2, 10), dtype=np.float32), keys_of(2), np.zeros(2, dtype=np.int64)
-    assert len(measure_rows(logits, good, keys, SamplingRules(), clip=CLIP, other=good - 1).margins) == 2
+    assert len(measure_rows(logits, good, keys, SamplingRules(), clip=CLIP).margins) == 2
     for bad in (np.array([0, 10]), np.array([-1, 0])):
         with pytest.raises(ProofpoolError, match="vocabulary"):
             measure_rows(logits, bad, keys, SamplingRules(), clip=CLIP)
-    with pytest.raises(ProofpoolError, match="vocabulary"):
-        measure_rows(logits, good, keys, SamplingRules(), clip=CLIP, other=np.array([10, 0]))
     with pytest.raises(ProofpoolError, match="vocabulary"):
         measure_rows(logits, good, keys, SamplingRules(), clip=CLIP, eos_ids=(10,))
     with pytest.raises(ProofpoolError, match="clip"):

@@ -7,10 +7,10 @@ import pytest
 
 from protocol.checks import termination
 from protocol.checks.measurements import Measurements
-from protocol.checks.rows import RowStatistics
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.rules import SamplingRules
+from protocol.sampling_rows import RowStatistics
 from tests.unit.verifier.verifier_world import World
 
 EOS, DIGIT, LIMIT = 1, 15, 40
