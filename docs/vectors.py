@@ -222,6 +222,8 @@ def _evidence() -> dict[str, Any]:
             "submission_id": _submission().id(DOMAIN),
             "seed": hex0x(_seed()),
             "num_units": 3,
+            "num_rollouts": 2,
+            "num_audited": 2,
             "checks": [
                 {"check": "schema", "outcome": 0, "num_audited": 2},
                 {

@@ -62,6 +62,13 @@ class Tokenizer:
         text: str = self._backend.decode(known, skip_special_tokens=True)
         return text
 
+    def text_of(self, token: int) -> str:
+        """What one token reads as, by itself; a special one has its name, an id outside the vocabulary no text."""
+        if not 0 <= token < self.vocab_size:
+            return ""
+        text: str = self._backend.decode([token], skip_special_tokens=False)
+        return text
+
     @property
     def tokenizer_hash(self) -> str:
         """Keccak-256 over the tokenizer's definition and the special ids, 0x-hex."""

@@ -243,7 +243,8 @@ class StampReview(BaseModel):
 class Evidence(BaseModel):
     """All check results behind a verdict; `Verdict.evidence_hash` is canonical_hash of its JSON.
 
-    `work_stamp` answers the seat's challenge, and is empty where the cheap checks decided; `stamp_reviews` are about
+    `num_audited` of `num_rollouts` went through the model (0: the cheap checks decided), so their quotient is the share
+    that the checks after them are about. `work_stamp` answers the seat's challenge, and is empty where the cheap checks decided; `stamp_reviews` are about
     the verdicts on this submission that were revealed before.
     """
 
@@ -252,6 +253,8 @@ class Evidence(BaseModel):
     submission_id: Hash32
     seed: Hash32
     num_units: UInt64
+    num_rollouts: UInt64 = 0
+    num_audited: UInt64 = 0
     checks: tuple[CheckResult, ...]
     work_stamp: Annotated[tuple[float, ...], Field(max_length=64)] = ()
     stamp_reviews: Annotated[tuple[StampReview, ...], Field(max_length=64)] = ()

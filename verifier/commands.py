@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from protocol.checks.audit_rows import Plan
 
 app = typer.Typer(help="Check submissions for credits.", no_args_is_help=True)
 
@@ -60,15 +63,37 @@ def check(
     task: Annotated[Path, typer.Option(help="JSON of the signed task that it is for.")],
     rules: Annotated[Path, typer.Option(help="JSON of the pool's rules.")],
     model: Annotated[Path, typer.Option(help="Model folder of the task's policy version.")],
+    beacon: Annotated[str | None, typer.Option(help="Beacon of a draw: audit the rollouts that its seats do.")] = None,
+    submission_id: Annotated[str | None, typer.Option(help="The drawn submission's id, with --beacon.")] = None,
+    round_number: Annotated[int, typer.Option("--round", help="The draw's round, with --beacon.")] = 0,
     as_json: AsJson = False,
 ) -> int:
-    """Judge a file on this machine as a drawn verifier would. Exit code 3 where it isn't acceptable."""
-    from protocol.checks.report import FileReport, print_report
-    from verifier.local_check import check_file
+    """Judge a file on this machine as a drawn verifier would. Exit code 3 where it isn't acceptable.
 
-    report = FileReport.of(check_file(file, task, rules, model))
+    The model looks at every rollout; with --beacon and --submission-id, at those that the rules' audit policy draws.
+    """
+    from protocol.checks.local_check import check_file
+    from protocol.checks.report import FileReport
+    from protocol.checks.report_table import print_report
+
+    plan = _plan(beacon, submission_id, round_number)
+    report = FileReport.of(check_file(file, task, rules, model, plan), submission_id)
     if as_json:
         print(report.model_dump_json())
     else:
         print_report(report)
     return 0 if report.holds else 3
+
+
+def _plan(beacon: str | None, submission_id: str | None, round_number: int) -> Plan:
+    from protocol.canonical import is_hash32
+    from protocol.checks.audit_rows import drawn_by, everything
+    from protocol.errors import UsageError
+
+    if beacon is None and submission_id is None:
+        return everything
+    if beacon is None or submission_id is None or not is_hash32(beacon) or not is_hash32(submission_id):
+        raise UsageError(
+            "a draw isn't named", f"beacon {beacon}, submission {submission_id}", "give both, 0x and 64 digits"
+        )
+    return drawn_by(beacon, submission_id, round_number)

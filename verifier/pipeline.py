@@ -8,18 +8,16 @@ this verifier travels as an exception, and no verdict follows from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from protocol.canonical import hex0x
 from protocol.checks.audit_rows import Plan, everything
-from protocol.checks.case import Case, open_case
-from protocol.checks.results import as_evidence, passed, refused
-from protocol.checks.stages import CHEAP, Check, run_checks, worst
-from protocol.errors import MalformedFile
+from protocol.checks.case import Case
+from protocol.checks.results import as_evidence
+from protocol.checks.stages import Check, Examination, examine_file, worst
 from protocol.reasons import Outcome, RejectReason
-from protocol.wire import CheckResult, Evidence
+from protocol.wire import Evidence
 from verifier.case import Dossier, Instruments, terms_of
 from verifier.checks import duplicates, envelope
 
@@ -44,25 +42,23 @@ def examine(dossier: Dossier, instruments: Instruments, plan: Plan = everything)
 
     `plan` says which rollouts the model looks at, and what it is asked besides.
     """
-    try:
-        case = open_case(dossier.file, terms_of(dossier, instruments))
-    except MalformedFile as error:
-        return _finding(dossier, None, [refused("schema", RejectReason.SCHEMA_INVALID, str(error))])
     whose: tuple[Check, ...] = (
         partial(envelope.check, dossier),
         partial(duplicates.check, dossier, instruments.find_twin),
     )
-    found = run_checks(case, instruments.load_model, whose + CHEAP, plan)
-    return _finding(dossier, found.case, [passed("schema", num_audited=len(case.rollouts)), *found.results])
+    terms = terms_of(dossier, instruments)
+    return _finding(dossier, examine_file(dossier.file, terms, instruments.load_model, first=whose, plan=plan))
 
 
-def _finding(dossier: Dossier, case: Case | None, results: Sequence[CheckResult]) -> Finding:
-    decisive = worst(results)
+def _finding(dossier: Dossier, found: Examination) -> Finding:
+    decisive, case = worst(found.results), found.case
     evidence = Evidence(
         submission_id=dossier.submission_id,
         seed=hex0x(dossier.seed),
         num_units=case.num_units if case else 0,
-        checks=tuple(as_evidence(result) for result in results),
+        num_rollouts=found.num_rollouts,
+        num_audited=found.num_audited,
+        checks=tuple(as_evidence(result) for result in found.results),
     )
     reason = RejectReason(decisive.reason) if decisive.reason else None
     return Finding(Outcome(decisive.outcome), reason, evidence, case.completions_hash if case else None, case)

@@ -6,11 +6,14 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from worker.config import WorkerConfig
+
+if TYPE_CHECKING:
+    from protocol.checks.report import FileReport
 
 app = typer.Typer(no_args_is_help=True, help="Provide rollouts for credits.")
 
@@ -55,27 +58,54 @@ def status(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def verify(
-    submission_id: Annotated[
-        str | None, typer.Argument(help="A submission that was handed in; without it, what lies in the outbox.")
+    subject: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE | SUBMISSION_ID]",
+            help="A rollout file, or a submission that was handed in; without either, what lies in the outbox.",
+        ),
     ] = None,
+    task: Annotated[Path | None, typer.Option(help="JSON of the signed task that the file is for.")] = None,
+    rules: Annotated[Path | None, typer.Option(help="JSON of the pool's rules.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model folder of the task's policy version.")] = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge own work as a verifier would, with the pool's thresholds. Exit code 3 where it doesn't hold."""
-    settings = _settings(config)
-    _limit_threads(settings)
-    from protocol.checks.report import print_report
-    from worker.verify import reports_of
+    """Judge own work as a verifier would, with the pool's thresholds. Exit code 3 where it doesn't hold.
 
-    reports = reports_of(settings, submission_id)
+    A file with --task, --rules and --model needs no configuration; what isn't given comes from it.
+    """
+    for report in (reports := _reports(subject, (task, rules, model), config)):
+        if not as_json:
+            _print(report)
     if as_json:
         json.dump([report.model_dump(mode="json") for report in reports], sys.stdout)
         print()
-    else:
-        for report in reports:
-            print_report(report)
     if not all(report.holds for report in reports):
         raise typer.Exit(3)
+
+
+def _reports(
+    subject: str | None, files: tuple[Path | None, Path | None, Path | None], config: Path | None
+) -> list[FileReport]:
+    from protocol.canonical import is_hash32
+
+    is_file = subject is not None and not is_hash32(subject)
+    if is_file and None not in files:
+        from worker.verify import Given, report_on_file
+
+        return [report_on_file(Path(str(subject)), Given(*files))]
+    settings = _settings(config)
+    _limit_threads(settings)
+    from worker.verify import Given, reports_of
+
+    return reports_of(settings, subject, Given(*files))
+
+
+def _print(report: FileReport) -> None:
+    from protocol.checks.report_table import print_report
+
+    print_report(report)
 
 
 def _settings(config: Path | None, **flags: object) -> WorkerConfig:

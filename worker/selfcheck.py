@@ -4,7 +4,7 @@
     nothing with the engine but the weights ─▶ SelfCheckFailed, or nothing
 
 In: a file that is about to be sent, and the task's work. A file that fails is never sent and never
-mended. `findings` is what `proofpool worker verify` prints.
+mended. `examine_own` is behind `proofpool worker verify`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from protocol.checks.case import Case, Terms, open_case
+from protocol.checks.case import Case, Terms
+from protocol.checks.local_check import load_model
 from protocol.checks.results import passed, refused
-from protocol.checks.stages import CHEAP, Check, run_checks, worst
-from protocol.errors import MalformedFile, VerificationFailed
-from protocol.forward import CausalLM
+from protocol.checks.stages import Check, Examination, examine_file, worst
+from protocol.errors import VerificationFailed
 from protocol.reasons import Outcome, RejectReason
 from protocol.weights import ModelConfig
 from protocol.wire import CheckResult
@@ -29,7 +29,7 @@ class SelfCheckFailed(VerificationFailed):
 
 def check_file(file: bytes, claimed_hash: str, work: Work, model_folder: Path) -> None:
     """Raises SelfCheckFailed with the worst of what a verifier would hold against the file."""
-    decisive = worst(findings(file, claimed_hash, work, model_folder))
+    decisive = worst(examine_own(file, claimed_hash, work, model_folder).results)
     if decisive.outcome != Outcome.ACCEPT:
         raise SelfCheckFailed(
             f"own work failed the check `{decisive.check}` and wasn't sent",
@@ -38,14 +38,13 @@ def check_file(file: bytes, claimed_hash: str, work: Work, model_folder: Path) -
         )
 
 
-def findings(file: bytes, claimed_hash: str, work: Work, model_folder: Path) -> list[CheckResult]:
-    """Every check's result, cheapest first, ending where the cheap ones refuse."""
-    try:
-        case = open_case(file, terms_of(work, model_folder))
-    except MalformedFile as error:
-        return [refused("schema", RejectReason.SCHEMA_INVALID, str(error))]
+def examine_own(file: bytes, claimed_hash: str | None, work: Work, model_folder: Path) -> Examination:
+    """What a verifier will find, cheapest first; over every rollout, whatever the pool's verifiers audit.
+
+    `claimed_hash` is the content that the submission signs for, None where nothing is signed yet.
+    """
     content: tuple[Check, ...] = (partial(_check_content, claimed_hash, work),)
-    return [passed("schema"), *run_checks(case, lambda: CausalLM.load(model_folder).eval(), content + CHEAP).results]
+    return examine_file(file, terms_of(work, model_folder), lambda: load_model(model_folder), first=content)
 
 
 def terms_of(work: Work, model_folder: Path) -> Terms:
@@ -60,9 +59,9 @@ def terms_of(work: Work, model_folder: Path) -> Terms:
     )
 
 
-def _check_content(claimed_hash: str, work: Work, case: Case) -> CheckResult:
+def _check_content(claimed_hash: str | None, work: Work, case: Case) -> CheckResult:
     """The file is what the submission signs for, and for this task."""
-    if case.content_hash != claimed_hash:
+    if claimed_hash is not None and case.content_hash != claimed_hash:
         return refused("content", RejectReason.FILE_MISMATCH, f"the file has {case.content_hash}")
     if case.header.task_id != work.task_id:
         return refused("content", RejectReason.FILE_MISMATCH, f"the file is for task {case.header.task_id}")

@@ -36,6 +36,15 @@ def everything(case: Case) -> Audit:
     return Audit(tuple(range(len(case.rollouts))))
 
 
+def drawn_by(beacon_hash: str, submission_id: str, round_number: int) -> Plan:
+    """The audit that the rules ask of a seat which this beacon drew for this submission."""
+
+    def plan(case: Case) -> Audit:
+        return Audit(drawn_rollouts(case.rules.audit, len(case.rollouts), beacon_hash, submission_id, round_number))
+
+    return plan
+
+
 def num_drawn(rules: AuditRules, num_rollouts: int) -> int:
     """How many rollouts a round looks at first."""
     if rules.policy == "all":

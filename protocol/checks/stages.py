@@ -1,7 +1,8 @@
 """The checks in order: on bytes first, so that hostile files cost little; the model runs once for all that need it.
 
-In: a case, how to get at its policy version's model, and which rollouts to audit. Out: an `Examination` with a
-`CheckResult` a check, up to the first refusal of the cheap ones; those on the model's word all report.
+In: a file, what it is judged by, how to get at its policy version's model, and which rollouts to audit. Out: an
+`Examination` with a `CheckResult` a check, up to the first refusal of the cheap ones; those on the model's word all
+report.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from protocol.checks import bounds, logprobs, plausibility, prompts, proofs, rewards, sampling, termination, toploc
 from protocol.checks.audit_rows import Audit, Plan, everything
-from protocol.checks.case import Case
+from protocol.checks.case import Case, Terms, open_case
+from protocol.checks.results import passed, refused
 from protocol.checks.stopwatch import Stopwatch
-from protocol.reasons import Outcome
+from protocol.errors import MalformedFile
+from protocol.reasons import Outcome, RejectReason
 from protocol.wire import CheckResult
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 Check = Callable[[Case], CheckResult]
 LoadModel = Callable[[], "CausalLM"]
 """Called for files that pass all cheap checks only."""
+
+SCHEMA_NAME = "schema"
 
 CHEAP: tuple[Check, ...] = (bounds.check, prompts.check, proofs.check, termination.check, rewards.check)
 """On bytes alone."""
@@ -51,28 +56,52 @@ COSTLY: tuple[Check, ...] = (
 
 @dataclass(frozen=True, eq=False)
 class Examination:
-    """What was found. `case` has its measurements where the model ran; `seconds` it took, by stage, in order."""
+    """What was found of a file. `case` is None where it can't be read, and has measurements where the model ran.
 
-    case: Case
+    `seconds` it took, by stage, in order.
+    """
+
+    case: Case | None
     results: tuple[CheckResult, ...]
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def measurements(self) -> Measurements | None:
-        return self.case.measurements
+        return self.case.measurements if self.case else None
+
+    @property
+    def num_rollouts(self) -> int:
+        return len(self.case.rollouts) if self.case else 0
 
     @property
     def num_audited(self) -> int:
         """Rollouts that the model looked at; 0 where the cheap checks decided."""
-        return len(self.case.measurements.rollouts) if self.case.measurements else 0
+        return len(self.measurements.rollouts) if self.measurements else 0
+
+
+def examine_file(
+    file: bytes, terms: Terms, load_model: LoadModel, *, first: Sequence[Check] = (), plan: Plan = everything
+) -> Examination:
+    """Every check of a file that says of itself what `terms` asks for; `first` come before the others."""
+    watch = Stopwatch()
+    try:
+        case = open_case(file, terms)
+    except MalformedFile as error:
+        return Examination(None, (refused(SCHEMA_NAME, RejectReason.SCHEMA_INVALID, str(error)),))
+    watch.lap(SCHEMA_NAME)
+    found = run_checks(case, load_model, (*first, *CHEAP), plan, watch)
+    return replace(found, results=(passed(SCHEMA_NAME, num_audited=len(case.rollouts)), *found.results))
 
 
 def run_checks(
-    case: Case, load_model: LoadModel, cheap: Sequence[Check] = CHEAP, plan: Plan = everything
+    case: Case,
+    load_model: LoadModel,
+    cheap: Sequence[Check] = CHEAP,
+    plan: Plan = everything,
+    watch: Stopwatch | None = None,
 ) -> Examination:
     """The cheap checks up to the first refusal; if there is none, all of those that need the model."""
-    watch = Stopwatch()
-    results: list[CheckResult] = []
+    watch, results = watch or Stopwatch(), []
     for check in cheap:
         results.append(check(case))
         watch.lap(results[-1].check)
@@ -95,11 +124,11 @@ def run_costly(case: Case, model: CausalLM, audit: Audit | None = None, watch: S
 
     audit, watch = audit or everything(case), watch or Stopwatch()
     found = measure(case, model, audit.rollouts, audit.asked, watch=watch)
-    rest = tuple(number for number in range(len(case.rollouts)) if number not in audit.rollouts)
+    rest = sorted(set(range(len(case.rollouts))) - set(audit.rollouts))
     if rest and case.rules.audit.escalating and is_suspicious(replace(case, measurements=found)):
+        watch.lap("suspicion")
         found = Measurements.joined([found, measure(case, model, rest, watch=watch)])
-    judged = replace(case, measurements=found)
-    results = []
+    judged, results = replace(case, measurements=found), []
     for check in COSTLY:
         results.append(check(judged))
         watch.lap(results[-1].check)

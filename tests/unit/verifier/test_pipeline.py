@@ -28,6 +28,7 @@ def test_evidence_has_one_hash_and_every_check_in_order(world: World, honest: li
     names = [result.check for result in finding.evidence.checks]
     assert names[:8] == [*("schema", "envelope", "duplicates", "bounds", "prompts", "proofs", "termination", "rewards")]
     assert finding.evidence.num_units == sum(r.num_units for r in honest)
+    assert finding.evidence.num_audited == finding.evidence.num_rollouts == len(honest)
     canonical_json(finding.evidence.as_json())
     assert canonical_hash(finding.evidence.as_json()) == canonical_hash(world.examine(honest).evidence.as_json())
 
@@ -38,6 +39,7 @@ def test_a_cheap_refusal_stops_before_the_model(world: World, honest: list[Rollo
     finding = examine(world.dossier(cheat), instruments)
     assert (finding.outcome, finding.reason) == (Outcome.SLASH, RejectReason.REWARD_MISMATCH)
     assert finding.evidence.checks[-1].check == "rewards"
+    assert (finding.evidence.num_audited, finding.evidence.num_rollouts) == (0, len(honest))
 
 
 def test_a_fault_of_our_own_gives_no_verdict(world: World, honest: list[Rollout]) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from protocol.cli import run
 from protocol.rollouts import Rollout
-from protocol.rules import Rules
+from protocol.rules import AuditRules, Rules
 from protocol.wire import Signed
-from tests.unit.verifier.verifier_world import COORDINATOR, DOMAIN, World
+from tests.unit.verifier.verifier_world import COORDINATOR, DOMAIN, World, make_rules
 from verifier.store import open_store
 from verifier.verdicts import KeptVerdict, Verdicts
 
@@ -47,7 +47,8 @@ def files(world: World, tmp_path: Path) -> Files:
 def test_a_good_file_is_accepted(files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]) -> None:
     assert files.check(honest) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert printed[-1] == "accept" and all(line.startswith("✓") for line in printed[:-1])
+    assert printed[-1] == "accept" and printed[-2] == "audited by the model: 32 of 32 rollouts"
+    assert all(line.startswith("✓") for line in printed[:-2])
 
 
 def test_a_forged_file_ends_with_3_and_its_reason(
@@ -55,13 +56,30 @@ def test_a_forged_file_ends_with_3_and_its_reason(
 ) -> None:
     assert files.check([replace(r, task_reward=1.0 - r.task_reward) for r in honest]) == 3
     printed = capsys.readouterr().out
-    assert "✗ rewards reward_mismatch" in printed and "slash: reward_mismatch" in printed
+    (line,) = [line for line in printed.splitlines() if line.startswith("✗")]
+    assert line.split()[1:3] == ["rewards", "reward_mismatch"] and "slash: reward_mismatch" in printed
 
 
 def test_json_is_one_document(files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]) -> None:
     assert files.check(honest, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert [c["check"] for c in document["checks"]][:3] == ["schema", "bounds", "prompts"]
+
+
+def test_the_rollouts_of_a_draw_are_audited(
+    files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sampled = make_rules(files.world.environment, audit=AuditRules(policy="sampled", share=0.25))
+    files = replace(files, world=replace(files.world, rules=sampled))
+    draw = ["--beacon", "0x" + "be" * 32, "--submission-id", "0x" + "5b" * 32]
+    assert files.check(honest, *draw, "--json", rules=sampled) == 0
+    assert json.loads(capsys.readouterr().out)["num_audited"] == 8
+    assert files.check(honest, "--json", rules=sampled) == 0
+    assert json.loads(capsys.readouterr().out)["num_audited"] == 32
+
+
+def test_half_a_draw_is_a_usage_error(files: Files, honest: list[Rollout]) -> None:
+    assert files.check(honest, "--beacon", "0x" + "be" * 32) == 2
 
 
 def test_rules_of_another_task_are_a_usage_error(

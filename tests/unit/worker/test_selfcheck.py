@@ -13,7 +13,7 @@ import pytest
 from protocol.reasons import Outcome
 from protocol.rollouts import Rollout, content_hash, write_rollouts
 from worker.loop import Worker
-from worker.selfcheck import SelfCheckFailed, check_file, findings
+from worker.selfcheck import SelfCheckFailed, check_file, examine_own
 from worker.work import Work
 
 Change = Callable[[Rollout], Rollout]
@@ -39,7 +39,7 @@ def test_honest_work_passes_every_check(honest: tuple[Work, list[Rollout]], mode
     work, rollouts = honest
     check(work, rollouts, model_folder)
     file = write_rollouts(work.header, rollouts)
-    found = findings(file, content_hash(work.header, rollouts), work, model_folder)
+    found = examine_own(file, content_hash(work.header, rollouts), work, model_folder).results
     assert {finding.outcome for finding in found} == {Outcome.ACCEPT}
     judged = [finding for finding in found if finding.reject_threshold is not None]
     assert {finding.check for finding in judged} >= {"toploc_mantissas", "sampling_margin", "logprobs"}

@@ -1,44 +1,42 @@
 """Judge a rollout file on this machine, as a drawn verifier would: nothing is sent, nothing is kept.
 
-In: the file, the signed task that it is for, the pool's rules, a model folder. Out: a `CheckResult` a check. Who signed
-the submission, when it came in and who was drawn aren't in a file, and aren't judged here.
+In: the file, the signed task that it is for, the pool's rules, a model folder. Out: an `Examination`. Who signed the
+submission, when it came in and who was drawn aren't in a file, and aren't judged here.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from protocol.checks.case import Terms, open_case
-from protocol.checks.results import passed, refused
-from protocol.checks.stages import run_checks
+from protocol.checks.audit_rows import Plan, everything
+from protocol.checks.case import Terms
+from protocol.checks.stages import Examination, examine_file
 from protocol.environments.registry import environment_of
-from protocol.errors import MalformedFile, UsageError
+from protocol.errors import UsageError
 from protocol.randomness import task_seed
-from protocol.reasons import RejectReason
 from protocol.rules import Rules
 from protocol.tokenizer import Tokenizer
-from protocol.wire import CheckResult, Signed, Task
+from protocol.wire import Signed, Task
+
+if TYPE_CHECKING:
+    from protocol.forward import CausalLM
 
 Document = TypeVar("Document", bound=BaseModel)
 
 
-def check_file(file: Path, task_file: Path, rules_file: Path, model_folder: Path) -> list[CheckResult]:
+def check_file(
+    file: Path, task_file: Path, rules_file: Path, model_folder: Path, plan: Plan = everything
+) -> Examination:
     """Raises UsageError for files that can't be read, ConfigError where environment or model aren't the rules'."""
-    from protocol.forward import CausalLM
-
-    terms = _terms(_read(task_file, Signed[Task]).message, _read(rules_file, Rules), model_folder)
-    try:
-        case = open_case(_bytes(file), terms)
-    except MalformedFile as error:
-        return [refused("schema", RejectReason.SCHEMA_INVALID, str(error))]
-    found = run_checks(case, lambda: CausalLM.load(model_folder).eval())
-    return [passed("schema", num_audited=len(case.rollouts)), *found.results]
+    terms = terms_of(read_task(task_file).message, read_rules(rules_file), model_folder)
+    return examine_file(read_bytes(file), terms, lambda: load_model(model_folder), plan=plan)
 
 
-def _terms(task: Task, rules: Rules, model_folder: Path) -> Terms:
+def terms_of(task: Task, rules: Rules, model_folder: Path) -> Terms:
+    """What files of this task are judged by. Raises UsageError for rules that it wasn't leased under."""
     from protocol.weights import ModelConfig
 
     if rules.rules_hash != task.rules_hash:
@@ -53,7 +51,22 @@ def _terms(task: Task, rules: Rules, model_folder: Path) -> Terms:
     )
 
 
-def _bytes(path: Path) -> bytes:
+def load_model(folder: Path) -> CausalLM:
+    """The model as verifiers run it."""
+    from protocol.forward import CausalLM
+
+    return CausalLM.load(folder).eval()
+
+
+def read_task(path: Path) -> Signed[Task]:
+    return _read(path, Signed[Task])
+
+
+def read_rules(path: Path) -> Rules:
+    return _read(path, Rules)
+
+
+def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

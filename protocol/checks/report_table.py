@@ -1,0 +1,72 @@
+"""A `FileReport` for people: a line a check, where it goes wrong, what it comes to and what to do.
+
+In: `FileReport`. Out: lines on stdout.
+"""
+
+from __future__ import annotations
+
+from protocol.checks.divergence import ChunkDivergence, Token, TokenDivergence
+from protocol.checks.report import CheckReport, FileReport
+from protocol.reasons import Outcome
+
+
+def print_report(report: FileReport) -> None:
+    """The first column says what holds (✓) and what doesn't (✗)."""
+    if report.submission_id:
+        print(report.submission_id)
+    rows = [_cells(check) for check in report.checks]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if report.num_audited:
+        print(f"audited by the model: {report.num_audited} of {report.num_rollouts} rollouts")
+    if report.first_token:
+        print(_token_line(report.first_token))
+    if report.first_chunk:
+        print(_chunk_line(report.first_chunk))
+    print(f"{report.outcome}{f': {report.reason}' if report.reason else ''}")
+    if report.hint:
+        print(f"do: {report.hint}")
+
+
+def _cells(check: CheckReport) -> tuple[str, ...]:
+    mark = "✓" if check.outcome == Outcome.ACCEPT else "✗"
+    words = " ".join(filter(None, (check.reason, check.detail)))
+    return (f"{mark} {check.check}", _number(check.value), _limits(check), _share(check.margin_ratio), words)
+
+
+def _limits(check: CheckReport) -> str:
+    if check.reject_threshold is None:
+        return ""
+    word = "from" if check.refused_when == "at least" else "over"
+    slash = "never" if check.slash_threshold is None else f"{word} {_number(check.slash_threshold)}"
+    return f"reject {word} {_number(check.reject_threshold)}, slash {slash}"
+
+
+def _share(ratio: float | None) -> str:
+    """How much of the way to the limit is used up."""
+    if ratio is None:
+        return ""
+    return f"{ratio:.0%} of it" if ratio < 10 else f"{ratio:.0f} times it"
+
+
+def _token_line(found: TokenDivergence) -> str:
+    says = f"first token that is off: rollout {found.rollout}, token {found.position}: {_quoted(found.claimed)}"
+    if found.drawn and found.margin:
+        says += f" instead of {_quoted(found.drawn)}, {found.margin:.4g} nats below it"
+    return f"{says}; log-prob {found.claimed_logprob:.6g} claimed, {found.recomputed_logprob:.6g} recomputed"
+
+
+def _chunk_line(found: ChunkDivergence) -> str:
+    place = f"rollout {found.rollout}, chunk {found.chunk} (tokens {found.first_position} to {found.last_position})"
+    off = f"{found.mismatches} of {found.num_values} values differ in sign or exponent"
+    content = ", the proof hardly depends on the states" if found.is_degenerate else ""
+    return f"first proof that is off: {place}: {off}, mantissas by {found.mantissa_mean:.4g} on average{content}"
+
+
+def _quoted(token: Token) -> str:
+    return f"{token.text!r} ({token.id})"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
