@@ -244,8 +244,8 @@ class Evidence(BaseModel):
     """All check results behind a verdict; `Verdict.evidence_hash` is canonical_hash of its JSON.
 
     `num_audited` of `num_rollouts` went through the model (0: the cheap checks decided), so their quotient is the share
-    that the checks after them are about. `work_stamp` answers the seat's challenge, and is empty where the cheap checks decided; `stamp_reviews` are about
-    the verdicts on this submission that were revealed before.
+    that the checks after them are about. `work_stamp` answers the seat's challenge, and is empty where the cheap checks
+    decided; `stamp_reviews` are about the verdicts on this submission that were revealed before.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -59,7 +59,7 @@ def measured(rollouts: list[Rollout], eos_probability: float) -> Measurements:
     """A pass that gave every token the same P(EOS)."""
     lengths = tuple(rollout.num_units for rollout in rollouts)
     zeros, eos = np.zeros(sum(lengths)), np.full(sum(lengths), eos_probability)
-    rows = RowStatistics(zeros, zeros.astype(np.int64), zeros, zeros, zeros, zeros, eos, zeros)
+    rows = RowStatistics(zeros, zeros.astype(np.int64), *[zeros] * 5, eos, zeros)
     return Measurements(tuple(range(len(rollouts))), lengths, rows, (), np.empty(0))
 
 
