@@ -56,7 +56,7 @@ def bit_patterns(hidden: Activations) -> tuple[Bits, int]:
     if infinity is None:
         raise _wrong_type(hidden)
     if isinstance(hidden, np.ndarray):
-        return np.ascontiguousarray(hidden).view(np.uint16), infinity
+        return np.require(hidden, requirements=["C", "ALIGNED"]).view(np.uint16), infinity
     import torch
 
     bits: Bits = hidden.detach().cpu().contiguous().view(torch.uint16).numpy()

@@ -1,23 +1,21 @@
 """Hidden states to proofs: a batch of rollouts at once, or by the published library's calls.
 
 In: bf16 hidden states. Out: proofs. A failure is raised, never turned into a null proof.
-`build_rollouts` is what the worker uses; rows that arrive one decode step at a time: stream.py.
+`build_rollouts` is for whole rollouts; rows that arrive one decode step at a time: stream.py.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from itertools import islice
 
-import numpy as np
-
 from protocol.toploc.activations import Activations, bf16_patterns, require_finite
-from protocol.toploc.chunks import flat_chunks, group_chunks, group_equal, require_rows
-from protocol.toploc.encoding import CHUNK_ROWS, TOPK, encode_proofs, num_chunks
-from protocol.toploc.field import Field, interpolate, to_field
-from protocol.toploc.modulus import Indices, injective_moduli
+from protocol.toploc.chunks import published_pieces, rollout_pieces
+from protocol.toploc.encoding import CHUNK_ROWS, TOPK, encode_proofs
+from protocol.toploc.paths import Claims, Piece, choose, path
 from protocol.toploc.proof import ProofPoly
-from protocol.toploc.topk import Bits, Ties, select
+from protocol.toploc.topk import BF16_INFINITY, Ties
 
 
 def build_rollouts(
@@ -27,21 +25,17 @@ def build_rollouts(
 
     Raises ProofpoolError for a wrong type or shape, H < topk, or states that aren't finite.
     """
-    rollouts = [bf16_patterns(rows) for rows in hidden]
-    require_rows(rollouts, topk)
-    proofs: dict[int, bytes] = {}
-    for numbers, bits in group_chunks(rollouts, chunk_rows, ties):
-        proofs.update(zip(numbers.tolist(), build_chunks(bits, topk, ties), strict=True))
-    ordered = (proofs[number] for number in range(len(proofs)))
-    return [b"".join(islice(ordered, num_chunks(len(rows), chunk_rows))) for rows in rollouts]
+    pieces = rollout_pieces([bf16_patterns(rows) for rows in hidden], chunk_rows, topk)
+    proofs = iter(build_chunks(pieces, topk, ties))
+    return [b"".join(islice(proofs, piece.num_chunks)) for piece in pieces]
 
 
-def build_chunks(bits: Bits, topk: int = TOPK, ties: Ties = "lowest") -> list[bytes]:
-    """One proof a chunk, from bf16 patterns [C, N]. Raises ProofpoolError where a value isn't finite."""
-    indices = select(bits, topk, ties)
-    values = np.take_along_axis(bits, indices, axis=1)
-    require_finite(values)
-    return encode_proofs(*_prove(indices, values))
+def build_chunks(pieces: Sequence[Piece], topk: int = TOPK, ties: Ties = "lowest") -> list[bytes]:
+    """One proof a chunk of bf16 patterns. Raises ProofpoolError where a value isn't finite."""
+    chosen = choose(pieces, topk, ties, BF16_INFINITY)
+    require_finite(chosen.values)
+    claims = path().fit(chosen)
+    return encode_proofs(claims.moduli, claims.coefficients)
 
 
 def build_proofs(
@@ -58,14 +52,9 @@ def build_proofs(
     have any shape, bf16 or fp16. Raises ProofpoolError or ValueError where the library would log the
     error and return null proofs.
     """
-    chunks, infinity = flat_chunks(activations, decode_batching_size, skip_prefill)
-    polys = [ProofPoly()] * len(chunks)
-    for numbers, bits in group_equal(chunks):
-        indices = select(bits, topk, ties, infinity)
-        moduli, coefficients = _prove(indices, np.take_along_axis(bits, indices, axis=1))
-        for number, modulus, row in zip(numbers, moduli, coefficients.astype(np.int64), strict=True):
-            polys[number] = ProofPoly(row.tolist(), int(modulus))
-    return polys
+    claims = _build(activations, decode_batching_size, topk, skip_prefill, ties)
+    rows = zip(claims.coefficients.tolist(), claims.moduli.tolist(), strict=True)
+    return [ProofPoly(coefficients, modulus) for coefficients, modulus in rows]
 
 
 def build_proofs_bytes(
@@ -77,7 +66,8 @@ def build_proofs_bytes(
     ties: Ties = "lowest",
 ) -> list[bytes]:
     """`build_proofs`, each as 2 + 2k bytes."""
-    return [p.to_bytes() for p in build_proofs(activations, decode_batching_size, topk, skip_prefill, ties=ties)]
+    claims = _build(activations, decode_batching_size, topk, skip_prefill, ties)
+    return encode_proofs(claims.moduli, claims.coefficients)
 
 
 def build_proofs_base64(
@@ -89,9 +79,12 @@ def build_proofs_base64(
     ties: Ties = "lowest",
 ) -> list[str]:
     """`build_proofs`, each as padded base64."""
-    return [p.to_base64() for p in build_proofs(activations, decode_batching_size, topk, skip_prefill, ties=ties)]
+    proofs = build_proofs_bytes(activations, decode_batching_size, topk, skip_prefill, ties=ties)
+    return [base64.b64encode(proof).decode() for proof in proofs]
 
 
-def _prove(indices: Indices, values: Bits) -> tuple[Indices, Field]:
-    moduli = injective_moduli(indices)
-    return moduli, interpolate(to_field(indices % moduli[:, None]), to_field(values))
+def _build(
+    activations: Sequence[Activations] | Activations, batch: int, topk: int, skip_prefill: bool, ties: Ties
+) -> Claims:
+    pieces, infinity = published_pieces(activations, batch, skip_prefill)
+    return path().fit(choose(pieces, topk, ties, infinity))

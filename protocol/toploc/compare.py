@@ -1,7 +1,7 @@
-"""Claimed values against the verifier's own, field by field of a bf16.
+"""Claimed values against the verifier's own, field by field of a bf16: what a comparison says of each chunk.
 
-In: for each chunk the polynomial, and the indices and bit patterns that the verifier chose itself.
-Out: which signs and exponents differ, how far mantissas are apart, and their mean and median.
+In: counts per chunk, from plain.py or fast.py. Out: which signs and exponents differ, how far mantissas are
+apart, and their mean and median.
 """
 
 from __future__ import annotations
@@ -11,51 +11,66 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from protocol.toploc.field import Field, evaluate, to_field
 from protocol.toploc.modulus import Indices
-from protocol.toploc.topk import Bits
 
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
+SIGN, EXPONENT, MANTISSA = 0x8000, 0x7F80, 0x7F
+NUM_MANTISSAS = 128
+NUM_COUNTS = 8
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """Arrays [C, n], one row a chunk: `claimed` patterns, where fields differ, and |mantissa difference|."""
+    """`counts` int64 [C, 8], read through the properties, and `errors` int64 [C, 128].
 
-    claimed: Indices
-    sign_differs: Flags
-    exp_differs: Flags
-    mantissa_error: Indices
-
-
-def compare(moduli: Indices, coefficients: Field, indices: Indices, own: Bits) -> Comparison:
-    """Compare `own` [C, n] with the polynomials' values at `indices` [C, n], reduced by `moduli` [C] >= 1."""
-    claimed = evaluate(coefficients, to_field(indices % moduli[:, None])).astype(np.int64)
-    differing = claimed ^ own
-    return Comparison(
-        claimed,
-        sign_differs=(differing & 0x8000) != 0,
-        exp_differs=(differing & 0x7F80) != 0,
-        mantissa_error=np.abs((claimed & 0x7F) - (own & 0x7F).astype(np.int64)),
-    )
-
-
-def mean_and_median(errors: Indices, counted: Flags, if_none: float) -> tuple[Floats, Floats]:
-    """Of each row [C, n]: mean and median over what is `counted`, or `if_none` where nothing is.
-
-    The median of an even number is the mean of the two in the middle.
+    `errors` says how often each |mantissa difference| occurs among the values that are compared: those
+    that agree in the fields asked for.
     """
-    num = counted.sum(axis=1)
-    ordered = np.sort(np.where(counted, errors, np.iinfo(np.int64).max), axis=1)
-    rows, last = np.arange(len(errors)), np.maximum(num - 1, 0)
-    middle = ordered[rows, last // 2] / 2 + ordered[rows, (last + 1) // 2] / 2
-    mean = np.where(counted, errors, 0).sum(axis=1) / np.maximum(num, 1)
-    return np.where(num > 0, mean, if_none), np.where(num > 0, middle, if_none)
+
+    counts: Indices
+    errors: Indices
+
+    @property
+    def sign_mismatches(self) -> Indices:
+        return self.counts[:, 0]
+
+    @property
+    def exp_mismatches(self) -> Indices:
+        return self.counts[:, 1]
+
+    @property
+    def num_compared(self) -> Indices:
+        return self.counts[:, 2]
+
+    @property
+    def error_sum(self) -> Indices:
+        return self.counts[:, 3]
+
+    @property
+    def num_claimed(self) -> Indices:
+        """Different values that the polynomial takes at the verifier's indices."""
+        return self.counts[:, 6]
+
+    @property
+    def num_own(self) -> Indices:
+        """Different values among the verifier's own."""
+        return self.counts[:, 7]
+
+    def means(self, if_none: float) -> Floats:
+        """Mean mantissa error [C], `if_none` where nothing is compared."""
+        mean = self.error_sum / np.maximum(self.num_compared, 1)
+        return np.where(self.num_compared > 0, mean, if_none)
+
+    def medians(self, if_none: float) -> Floats:
+        """Median [C]; of an even number the mean of the two in the middle. `if_none` where nothing is compared."""
+        return np.where(self.num_compared > 0, (self.counts[:, 4] + self.counts[:, 5]) / 2, if_none)
 
 
-def num_distinct(values: npt.NDArray[np.int64] | Bits) -> Indices:
-    """How many different values each row [C, n] holds."""
-    ordered = np.sort(values, axis=1)
-    counts: Indices = (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1) + 1
-    return counts
+def pooled_median(errors: Indices, if_none: float) -> float:
+    """Median of errors that occur `errors` [128] times each; of an even number the mean of the two in the middle."""
+    reached = np.cumsum(errors)
+    total = int(reached[-1])
+    lower, upper = np.searchsorted(reached, [(total - 1) // 2, total // 2], "right").tolist()
+    return (lower + upper) / 2 if total else if_none

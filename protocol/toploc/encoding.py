@@ -15,8 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import MalformedProof
-from protocol.toploc.field import PRIME, Field
+from protocol.toploc.field import PRIME
 from protocol.toploc.modulus import Indices, least_modulus
+
+Residues = npt.NDArray[np.uint16]
+"""Coefficients, each below 65497."""
 
 CHUNK_ROWS = 32
 TOPK = 128
@@ -26,13 +29,13 @@ _TODO = "build proofs with protocol.toploc, over exactly one row per output toke
 
 @dataclass(frozen=True)
 class ProofSet:
-    """Well-formed proofs of one rollout: `moduli` int64 [C], `coefficients` float64 [C, k], ascending.
+    """Well-formed proofs of one rollout: `moduli` int64 [C], `coefficients` uint16 [C, k], ascending.
 
     Example: `parse_proofs(b"".join(proofs), num_rows=40)` has two chunks, of 32 and of 8 rows.
     """
 
     moduli: Indices
-    coefficients: Field
+    coefficients: Residues
 
     def __len__(self) -> int:
         return len(self.moduli)
@@ -48,9 +51,10 @@ def proof_bytes(topk: int = TOPK) -> int:
     return 2 + 2 * topk
 
 
-def encode_proofs(moduli: Indices, coefficients: Field) -> list[bytes]:
+def encode_proofs(moduli: Indices, coefficients: Residues) -> list[bytes]:
     """The bytes of each proof, from `moduli` [C] and `coefficients` [C, k]."""
-    words = np.concatenate([moduli[:, None], coefficients.astype(np.int64)], axis=1).astype(">u2")
+    words = np.empty((len(moduli), 1 + coefficients.shape[1]), dtype=">u2")
+    words[:, 0], words[:, 1:] = moduli, coefficients
     data, size = words.tobytes(), 2 * words.shape[1]
     return [data[start : start + size] for start in range(0, len(data), size)]
 
@@ -71,7 +75,7 @@ def parse_proofs(
     if len(data) != expected:
         raise MalformedProof("the proofs have the wrong length", f"{len(data)} bytes, not {expected}", _TODO)
     words = np.frombuffer(data, dtype=">u2").reshape(-1, 1 + topk)
-    moduli, coefficients = words[:, 0].astype(np.int64), words[:, 1:].astype(np.float64)
+    moduli, coefficients = words[:, 0].astype(np.int64), words[:, 1:].astype(np.uint16)
     _check_moduli(moduli, _least_moduli(num_rows, chunk_rows, topk, hidden_size))
     if (coefficients >= PRIME).any():
         chunk, place = (int(i) for i in np.argwhere(coefficients >= PRIME)[0])

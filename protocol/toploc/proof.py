@@ -71,9 +71,7 @@ class ProofPoly:
     @classmethod
     def from_bytes(cls, data: bytes) -> ProofPoly:
         """Any big-endian uint16 words; an odd byte at the end is dropped. ValueError below 2 bytes."""
-        if len(data) < 2:
-            raise ValueError("Data too short")
-        words = np.frombuffer(data, dtype=">u2", count=len(data) // 2).tolist()
+        words = read_words(data).tolist()
         return cls(words[1:], words[0])
 
     @classmethod
@@ -95,6 +93,13 @@ class ProofPoly:
 
     def to_base64(self) -> str:
         return base64.b64encode(self.to_bytes()).decode()
+
+
+def read_words(data: bytes) -> Indices:
+    """The uint16 words of a proof, [1 + n] int64, read as `ProofPoly.from_bytes` does."""
+    if len(data) < 2:
+        raise ValueError("Data too short")
+    return np.frombuffer(data, dtype=">u2", count=len(data) // 2).astype(np.int64)
 
 
 def _integers(values: Activations) -> list[int]:

@@ -20,6 +20,7 @@ from protocol.errors import ProofpoolError
 from protocol.toploc.activations import Activations, bf16_patterns
 from protocol.toploc.build import build_chunks, build_rollouts
 from protocol.toploc.encoding import CHUNK_ROWS, TOPK
+from protocol.toploc.paths import Piece
 from protocol.toploc.topk import Bits, Ties
 
 
@@ -82,8 +83,8 @@ class ProofStream:
     def _build_full(self, places: npt.NDArray[np.int64]) -> None:
         if not len(places):
             return
-        chunks: Bits = self._rows[places].reshape(len(places), -1)
-        for place, proof in zip(places, build_chunks(chunks, self.topk, self.ties), strict=True):
+        chunks = Piece(self._rows[places].reshape(-1), self._rows[0].size)
+        for place, proof in zip(places, build_chunks([chunks], self.topk, self.ties), strict=True):
             self._columns[place] += proof
         self._num_rows[places] = 0
 

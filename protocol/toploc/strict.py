@@ -19,19 +19,19 @@ indices needs a small modulus (m = k), which `parse_proofs` refuses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from protocol.errors import MalformedProof, ProofpoolError
 from protocol.toploc.activations import Activations, bf16_patterns, require_finite
-from protocol.toploc.chunks import group_chunks, require_rows
-from protocol.toploc.compare import Comparison, Flags, compare, mean_and_median, num_distinct
-from protocol.toploc.encoding import CHUNK_ROWS, TOPK, ProofSet, parse_proofs
-from protocol.toploc.field import Field
+from protocol.toploc.chunks import rollout_pieces
+from protocol.toploc.compare import EXPONENT, SIGN, Comparison, Flags, pooled_median
+from protocol.toploc.encoding import CHUNK_ROWS, TOPK, ProofSet, Residues, parse_proofs
 from protocol.toploc.modulus import Indices
-from protocol.toploc.topk import Bits, Ties, select
+from protocol.toploc.paths import Claims, choose, path
+from protocol.toploc.topk import BF16_INFINITY, Bits, Ties
 
 NO_MATCH = 128.0
 """Mean and median where no value agrees in sign and exponent: one more than mantissas can differ by."""
@@ -109,81 +109,56 @@ def verify_rollouts(
     wrongly shaped or typed, or not finite: then the verifier is at fault, not the proof.
     """
     rollouts = [bf16_patterns(rows) for rows in hidden]
-    require_rows(rollouts, topk)
+    pieces = rollout_pieces(rollouts, chunk_rows, topk)
     if not len(rollouts) == len(proofs) > 0:
         why = f"{len(proofs)} columns of proofs, {len(rollouts)} rollouts"
         raise ProofpoolError("there is nothing to verify, or it doesn't match", why, "pass both for each rollout")
     claims = _parse_all(proofs, rollouts, chunk_rows, topk)
-    results: dict[int, ChunkResult] = {}
-    errors = []
-    for numbers, bits in group_chunks(rollouts, chunk_rows, ties):
-        indices = select(bits, topk, ties)
-        own = np.take_along_axis(bits, indices, axis=1)
-        require_finite(own)
-        group = claims.take(numbers)
-        found = compare(group.moduli, group.coefficients, indices, own)
-        results.update(zip(numbers.tolist(), _chunk_results(group, found, own), strict=True))
-        errors.append(found.mantissa_error[_matched(found)])
-    pooled = np.concatenate(errors)
-    median = float(np.median(pooled)) if len(pooled) else NO_MATCH
-    return SubmissionResult(tuple(results[number] for number in range(len(results))), int(pooled.sum()), median)
+    own = choose(pieces, topk, ties, BF16_INFINITY)
+    require_finite(own.values)
+    found = path().compare(claims, own, SIGN | EXPONENT)
+    labels = [(number, chunk) for number, piece in enumerate(pieces) for chunk in range(piece.num_chunks)]
+    median = pooled_median(found.errors.sum(axis=0), NO_MATCH)
+    chunks = _chunk_results(labels, claims.coefficients, found, topk)
+    return SubmissionResult(tuple(chunks), int(found.error_sum.sum()), median)
 
 
-@dataclass(frozen=True)
-class _Claims:
-    """The parsed proofs of all chunks [C], and each one's (rollout, chunk)."""
-
-    labels: list[tuple[int, int]]
-    moduli: Indices
-    coefficients: Field
-
-    def take(self, numbers: Indices) -> _Claims:
-        return _Claims([self.labels[i] for i in numbers], self.moduli[numbers], self.coefficients[numbers])
-
-
-def _parse_all(columns: Sequence[bytes], rollouts: Sequence[Bits], chunk_rows: int, topk: int) -> _Claims:
+def _parse_all(columns: Sequence[bytes], rollouts: Sequence[Bits], chunk_rows: int, topk: int) -> Claims:
     sets: list[ProofSet] = []
     for number, (column, rows) in enumerate(zip(columns, rollouts, strict=True)):
         try:
             sets.append(parse_proofs(column, len(rows), chunk_rows=chunk_rows, topk=topk, hidden_size=rows.shape[1]))
         except MalformedProof as error:
             raise MalformedProof(error.what, f"rollout {number}: {error.why}", error.todo) from error
-    labels = [(number, chunk) for number, proof_set in enumerate(sets) for chunk in range(len(proof_set))]
-    moduli, coefficients = [s.moduli for s in sets], [s.coefficients for s in sets]
-    return _Claims(labels, np.concatenate(moduli), np.concatenate(coefficients))
+    return Claims(np.concatenate([s.moduli for s in sets]), np.concatenate([s.coefficients for s in sets]))
 
 
-def _matched(found: Comparison) -> Flags:
-    return ~(found.sign_differs | found.exp_differs)
-
-
-def _chunk_results(claims: _Claims, found: Comparison, own: Bits) -> list[ChunkResult]:
-    matched = _matched(found)
-    means, medians = mean_and_median(found.mantissa_error, matched, NO_MATCH)
-    degrees, distinct = _degrees(claims.coefficients), num_distinct(found.claimed)
+def _chunk_results(
+    labels: list[tuple[int, int]], coefficients: Residues, found: Comparison, topk: int
+) -> Iterator[ChunkResult]:
+    degrees = _degrees(coefficients)
     columns = (
-        found.sign_differs.sum(axis=1),
-        found.exp_differs.sum(axis=1),
-        (~matched).sum(axis=1),
-        means,
-        medians,
+        found.sign_mismatches,
+        found.exp_mismatches,
+        topk - found.num_compared,
+        found.means(NO_MATCH),
+        found.medians(NO_MATCH),
         degrees,
-        distinct,
-        _is_degenerate(degrees, distinct, num_distinct(own), own.shape[1]),
+        found.num_claimed,
+        _is_degenerate(degrees, found, topk),
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [ChunkResult(*label, own.shape[1], *row) for label, row in zip(claims.labels, rows, strict=True)]
+    return (ChunkResult(*label, topk, *row) for label, row in zip(labels, rows, strict=True))
 
 
-def _degrees(coefficients: Field) -> Indices:
+def _degrees(coefficients: Residues) -> Indices:
     """Degree of each row's polynomial; 0 for the zero polynomial too."""
-    k = coefficients.shape[1]
-    powers = np.arange(k)
+    powers = np.arange(coefficients.shape[1])
     degrees: Indices = np.where(coefficients != 0, powers, 0).max(axis=1)
     return degrees
 
 
-def _is_degenerate(degrees: Indices, distinct: Indices, own_distinct: Indices, k: int) -> Flags:
-    says_nothing = (degrees < k - _LEADING) | (2 * distinct < own_distinct)
-    flags: Flags = (own_distinct >= _FEW_VALUES) & says_nothing
+def _is_degenerate(degrees: Indices, found: Comparison, k: int) -> Flags:
+    says_nothing = (degrees < k - _LEADING) | (2 * found.num_claimed < found.num_own)
+    flags: Flags = (found.num_own >= _FEW_VALUES) & says_nothing
     return flags

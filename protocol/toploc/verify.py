@@ -18,17 +18,20 @@ import numpy as np
 
 from protocol.errors import MalformedProof, ProofpoolError
 from protocol.toploc.activations import Activations
-from protocol.toploc.chunks import flat_chunks, group_equal
-from protocol.toploc.compare import compare, mean_and_median
-from protocol.toploc.field import to_field
-from protocol.toploc.proof import ProofPoly
-from protocol.toploc.topk import BF16_INFINITY, Bits, Ties, select
+from protocol.toploc.chunks import published_pieces
+from protocol.toploc.compare import EXPONENT
+from protocol.toploc.field import PRIME
+from protocol.toploc.modulus import Indices
+from protocol.toploc.paths import Claims, choose, path
+from protocol.toploc.proof import ProofPoly, read_words
+from protocol.toploc.topk import BF16_INFINITY, Ties
 
 NO_MATCH = 2.0**64
 """Mean and median where no exponent agrees, as in the published library."""
 
 _TODO = "reject the proofs"
 _Text = TypeVar("_Text", bytes, str)
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,15 +57,8 @@ def verify_proofs(
     ties: Ties = "lowest",
 ) -> list[VerificationResult]:
     """One result a chunk. Raises MalformedProof for proofs that can't be evaluated or are too many or few."""
-    chunks, infinity = flat_chunks(activations, decode_batching_size, skip_prefill)
-    if infinity != BF16_INFINITY:
-        raise ProofpoolError("activations have the wrong type", "float16, not bfloat16", "run the model in bfloat16")
-    if len(proofs) != len(chunks):
-        raise MalformedProof("there isn't one proof a chunk", f"{len(proofs)} for {len(chunks)} chunks", _TODO)
-    results: dict[int, VerificationResult] = {}
-    for numbers, bits in group_equal(chunks):
-        results.update(zip(numbers.tolist(), _verify([proofs[i] for i in numbers], bits, topk, ties), strict=True))
-    return [results[number] for number in range(len(chunks))]
+    claims = _claims([_words(poly) for poly in proofs])
+    return _verify(activations, claims, decode_batching_size, topk, skip_prefill, ties)
 
 
 def verify_proofs_bytes(
@@ -75,8 +71,8 @@ def verify_proofs_bytes(
     ties: Ties = "lowest",
 ) -> list[VerificationResult]:
     """`verify_proofs` of proofs in bytes, read as leniently as `ProofPoly.from_bytes` does."""
-    polys = [_read(ProofPoly.from_bytes, proof) for proof in proofs]
-    return verify_proofs(activations, polys, decode_batching_size, topk, skip_prefill, ties=ties)
+    claims = _claims([_read(read_words, proof) for proof in proofs])
+    return _verify(activations, claims, decode_batching_size, topk, skip_prefill, ties)
 
 
 def verify_proofs_base64(
@@ -93,23 +89,43 @@ def verify_proofs_base64(
     return verify_proofs(activations, polys, decode_batching_size, topk, skip_prefill, ties=ties)
 
 
-def _read(reader: Callable[[_Text], ProofPoly], proof: _Text) -> ProofPoly:
+def _read(reader: Callable[[_Text], _Read], proof: _Text) -> _Read:
     try:
         return reader(proof)
     except ValueError as error:
         raise MalformedProof("a proof can't be read", str(error), _TODO) from error
 
 
-def _verify(proofs: Sequence[ProofPoly], bits: Bits, topk: int, ties: Ties) -> list[VerificationResult]:
-    if not all(poly.modulus > 0 and poly.coeffs for poly in proofs):
+def _words(poly: ProofPoly) -> Indices:
+    """Modulus and coefficients, [1 + n]."""
+    return np.array([poly.modulus, *poly.coeffs], dtype=np.int64)
+
+
+def _claims(proofs: Sequence[Indices]) -> Claims:
+    """Proofs of any length; the missing coefficients of a shorter one are zeros. Refuses null proofs."""
+    if not all(len(words) > 1 and words[0] > 0 for words in proofs):
         raise MalformedProof("a proof is null", "its modulus is 0, or it has no coefficients", _TODO)
-    coefficients = np.zeros((len(proofs), max(len(poly) for poly in proofs)))
-    for row, poly in zip(coefficients, proofs, strict=True):
-        row[: len(poly)] = to_field(poly.coeffs)
-    moduli = np.array([poly.modulus for poly in proofs], dtype=np.int64)
-    indices = select(bits, topk, ties)
-    found = compare(moduli, coefficients, indices, np.take_along_axis(bits, indices, axis=1))
-    means, medians = mean_and_median(found.mantissa_error, ~found.exp_differs, NO_MATCH)
-    mismatches = found.exp_differs.sum(axis=1)
-    rows = zip(mismatches.tolist(), means.tolist(), medians.tolist(), strict=True)
-    return [VerificationResult(*row) for row in rows]
+    coefficients = np.zeros((len(proofs), max((len(words) for words in proofs), default=1) - 1), dtype=np.uint16)
+    for row, words in zip(coefficients, proofs, strict=True):
+        row[: len(words) - 1] = words[1:] % PRIME
+    return Claims(np.array([words[0] for words in proofs], dtype=np.int64), coefficients)
+
+
+def _verify(
+    activations: Sequence[Activations] | Activations,
+    claims: Claims,
+    batch: int,
+    topk: int,
+    skip_prefill: bool,
+    ties: Ties,
+) -> list[VerificationResult]:
+    pieces, infinity = published_pieces(activations, batch, skip_prefill)
+    if infinity != BF16_INFINITY:
+        raise ProofpoolError("activations have the wrong type", "float16, not bfloat16", "run the model in bfloat16")
+    num_chunks = sum(piece.num_chunks for piece in pieces)
+    if len(claims.moduli) != num_chunks:
+        why = f"{len(claims.moduli)} for {num_chunks} chunks"
+        raise MalformedProof("there isn't one proof a chunk", why, _TODO)
+    found = path().compare(claims, choose(pieces, topk, ties, infinity), EXPONENT)
+    columns = found.exp_mismatches, found.means(NO_MATCH), found.medians(NO_MATCH)
+    return [VerificationResult(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]

