@@ -17,9 +17,12 @@ import numpy.typing as npt
 from protocol.kernels import helper, kernel
 
 Bits = npt.NDArray[np.uint16]
+Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
 
 _BLOCK = 64
+_WORD = 8
 _MIN_BLOCKS = 1.5
 """Times k: with fewer blocks too many of them hold one of the k largest."""
 _PARTIAL_SORT = 64
@@ -27,6 +30,11 @@ _SHIFT = 40
 """An entry is a magnitude, shifted by this, and its index."""
 _EXPONENTS, _MANTISSAS, _MANTISSA_BITS = 256, 128, 7
 _SMALL = 3
+_QUEUE = 16
+_LARGEST = np.iinfo(np.int64).max
+_ALL_BITS = 63
+_ROOT, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
+"""Places in a heap are unsigned: numba counts negative ones from the end, which costs two more operations a step."""
 
 
 @helper
@@ -64,34 +72,54 @@ def _block_maxima(values: Bits, maxima: Bits) -> None:
 
 
 @helper
-def _lowest(values: Bits, infinity: int, maxima: Bits, entries: Ints, out: Ints) -> None:
-    k, num_blocks = len(out), len(values) // _BLOCK
-    count = 0
-    start = 0
-    if num_blocks >= _MIN_BLOCKS * k:
-        _block_maxima(values, maxima)
-        for block in range(num_blocks):
-            entries[block] = _magnitude(maxima[block], infinity) << _SHIFT
-        floor = _kth_largest(entries[:num_blocks], k)
-        for block in range(num_blocks):
-            if maxima[block] >= floor:
-                count = _gather(values, block * _BLOCK, block * _BLOCK + _BLOCK, floor, infinity, entries, count)
-        start = num_blocks * _BLOCK
-        count = _gather(values, start, len(values), floor, infinity, entries, count)
-    else:
-        count = _gather(values, 0, len(values), 0, infinity, entries, 0)
-    _take_lowest(entries[:count], out)
+def _gather(values: Bits, start: int, stop: int, floor: int, out: Ints, count: int) -> int:
+    """Append the indices from `start` to `stop` of magnitudes that reach `floor`; how many there are then."""
+    for i in range(start, stop):
+        # Written always, and kept by counting it: a branch here would be guessed wrongly too often.
+        out[count] = i
+        count += (values[i] & 0x7FFF) >= floor
+    return count
 
 
 @helper
-def _gather(values: Bits, start: int, stop: int, floor: int, infinity: int, entries: Ints, count: int) -> int:
-    """Append the values from `start` to `stop` that reach `floor`; how many entries there are then."""
-    for i in range(start, stop):
-        magnitude = _magnitude(values[i], infinity)
-        # Written always, and kept by counting it: a branch here would be guessed wrongly too often.
-        entries[count] = (magnitude << _SHIFT) | i
-        count += magnitude >= floor
+def _gather_block(values: Bits, block: int, floor: int, words: Words, hits: Bytes, out: Ints, count: int) -> int:
+    """`_gather` of one block: all compared in a few vector operations, then only the words with a hit in.
+
+    `hits` [64] are the bytes of `words` [8].
+    """
+    start, least, sign = block * _BLOCK, np.uint16(floor), np.uint16(0x7FFF)
+    of_block = values[start : start + _BLOCK]
+    for i in range(_BLOCK):
+        hits[i] = np.uint16(of_block[i] & sign) >= least
+    for word in range(_BLOCK // _WORD):
+        if words[word]:
+            for i in range(word * _WORD, word * _WORD + _WORD):
+                out[count] = start + i
+                count += hits[i]
     return count
+
+
+@helper
+def _lowest(values: Bits, infinity: int, maxima: Bits, entries: Ints, out: Ints) -> None:
+    k, num_blocks = len(out), len(values) // _BLOCK
+    if num_blocks < _MIN_BLOCKS * k:
+        for i in range(len(values)):
+            entries[i] = _entry(values, i, infinity)
+        _take_lowest(entries[: len(values)], out)
+        return
+    _block_maxima(values, maxima)
+    for block in range(num_blocks):
+        entries[block] = _entry(maxima, block, infinity)
+    floor = _kth_largest(entries[:num_blocks], k)
+    words, count = np.empty(_BLOCK // _WORD, dtype=np.uint64), 0
+    hits = words.view(np.uint8)
+    for block in range(num_blocks):
+        if maxima[block] >= floor:
+            count = _gather_block(values, block, floor, words, hits, entries, count)
+    count = _gather(values, num_blocks * _BLOCK, len(values), floor, entries, count)
+    for i in range(count):
+        entries[i] = _entry(values, entries[i], infinity)
+    _take_lowest(entries[:count], out)
 
 
 @helper
@@ -137,7 +165,7 @@ def _take_lowest(entries: Ints, out: Ints) -> None:
 def _as_torch(values: Bits, infinity: int, maxima: Bits, entries: Ints, out: Ints) -> None:
     k = len(out)
     if _PARTIAL_SORT * k <= len(values):
-        _heap_select(values, infinity, maxima, entries[:k])
+        _heap_select(values, infinity, maxima, entries[: 2 * k + 1], k)
     else:
         for i in range(len(values)):
             entries[i] = _entry(values, i, infinity)
@@ -147,49 +175,89 @@ def _as_torch(values: Bits, infinity: int, maxima: Bits, entries: Ints, out: Int
 
 
 @helper
-def _heap_select(values: Bits, infinity: int, maxima: Bits, heap: Ints) -> None:
-    """The first k entries as a heap, smallest on top; then each later one that is larger replaces the top."""
-    k, num_blocks = len(heap), len(values) // _BLOCK
+def _heap_select(values: Bits, infinity: int, maxima: Bits, heap: Ints, k: int) -> None:
+    """The first k entries as a heap, smallest on top; then each later one that is larger replaces the top.
+
+    What may be larger waits in a queue, for two reasons: few branches are guessed wrongly, and one entry
+    still sinks while the next begins to. Meanwhile the top only grows, so that none is missed.
+    """
+    num_blocks, first_block = len(values) // _BLOCK, -(-k // _BLOCK)
+    depth = _make_heap(values, infinity, heap, k)
     _block_maxima(values, maxima)
+    words, queue = np.empty(_BLOCK // _WORD, dtype=np.uint64), np.empty(_QUEUE + _BLOCK, dtype=np.int64)
+    hits = words.view(np.uint8)
+    count = _gather(values, k, min(first_block * _BLOCK, len(values)), 0, queue, 0)
+    smallest = _push_all(values, infinity, queue[:count], heap, depth)
+    count = 0
+    for block in range(first_block, num_blocks):
+        if maxima[block] > smallest:
+            count = _gather_block(values, block, smallest + 1, words, hits, queue, count)
+            if count >= _QUEUE:
+                smallest = _push_all(values, infinity, queue[:count], heap, depth)
+                count = 0
+    smallest = _push_all(values, infinity, queue[:count], heap, depth)
+    start = max(num_blocks, first_block) * _BLOCK
+    count = _gather(values, start, len(values), smallest + 1, queue, 0)
+    _push_all(values, infinity, queue[:count], heap, depth)
+
+
+@helper
+def _make_heap(values: Bits, infinity: int, heap: Ints, k: int) -> int:
+    """libstdc++'s make_heap of the first k entries, the rest of `heap` largest; how many steps down it has."""
+    heap[:] = _LARGEST
     for i in range(k):
         heap[i] = _entry(values, i, infinity)
+    return _order_heap(heap, k)
+
+
+@helper
+def _order_heap(heap: Ints, k: int) -> int:
+    depth = _log2(k)
     for hole in range((k - 2) // 2, -1, -1):
-        _sift(heap, hole, heap[hole])
-    first_block = -(-k // _BLOCK)
-    _push_larger(values, k, min(first_block * _BLOCK, len(values)), infinity, heap)
-    for block in range(first_block, num_blocks):
-        if maxima[block] > _key(heap[0]):
-            _push_larger(values, block * _BLOCK, block * _BLOCK + _BLOCK, infinity, heap)
-    _push_larger(values, max(num_blocks, first_block) * _BLOCK, len(values), infinity, heap)
+        _sink(heap, np.uint64(hole), heap[hole], depth - _log2(hole + 1))
+    return depth
 
 
 @helper
-def _push_larger(values: Bits, start: int, stop: int, infinity: int, heap: Ints) -> None:
-    smallest = _key(heap[0])
-    for i in range(start, stop):
-        magnitude = _magnitude(values[i], infinity)
-        if magnitude > smallest:
-            _sift(heap, 0, (magnitude << _SHIFT) | i)
-            smallest = _key(heap[0])
+def _log2(number: int) -> int:
+    """Rounded down."""
+    log = 0
+    while number >> (log + 1):
+        log += 1
+    return log
 
 
 @helper
-def _sift(heap: Ints, top: int, entry: int) -> None:
-    """libstdc++'s __adjust_heap: a hole sinks from `top` to the bottom, then `entry` rises from there."""
-    length, hole, child = len(heap), top, top
-    while child < (length - 1) // 2:
-        child = 2 * (child + 1)
-        child -= _key(heap[child]) > _key(heap[child - 1])
-        heap[hole] = heap[child]
-        hole = child
-    if length % 2 == 0 and child == (length - 2) // 2:
-        child = 2 * child + 1
-        heap[hole] = heap[child]
-        hole = child
-    while hole > top and _key(heap[(hole - 1) >> 1]) > _key(entry):
-        heap[hole] = heap[(hole - 1) >> 1]
-        hole = (hole - 1) >> 1
-    heap[hole] = entry
+def _push_all(values: Bits, infinity: int, queue: Ints, heap: Ints, depth: int) -> int:
+    """The entry of each index in turn replaces the top if it is larger; the smallest magnitude then."""
+    for i in queue:
+        entry = _entry(values, i, infinity)
+        if _key(entry) > _key(heap[0]):
+            _sink(heap, _ROOT, entry, depth)
+    return _key(heap[0])
+
+
+@helper
+def _sink(heap: Ints, hole: np.uint64, entry: int, depth: int) -> None:
+    """Put `entry` into the hole, and let it sink, at most `depth` steps, past what isn't larger.
+
+    libstdc++'s __adjust_heap sinks the hole to the bottom and lets the entry rise from there, which comes to
+    the same: along that path magnitudes only grow. So each place on it gets what was below, if that isn't
+    larger than the entry; else keeps what it has, if that is larger; else gets the entry. All steps are done,
+    without a branch, as none could be foreseen; differences shifted to all ones or zeros stand for
+    comparisons, which LLVM would turn back into branches.
+    """
+    key, here, here_key = _key(entry), entry, -1
+    for _ in range(depth):
+        right = np.uint64(hole * _TWO + _TWO)
+        to_left = (_key(heap[np.uint64(right - _ONE)]) - _key(heap[right])) >> _ALL_BITS
+        child = np.uint64(right + np.uint64(to_left))
+        below = heap[child]
+        sinks, stays = (_key(below) - key - 1) >> _ALL_BITS, (key - here_key) >> _ALL_BITS
+        heap[hole] = (below & sinks) | (here & stays) | (entry & ~(sinks | stays))
+        hole, here, here_key = child, below, _key(below)
+    stays = (key - here_key) >> _ALL_BITS
+    heap[hole] = (here & stays) | (entry & ~stays)
 
 
 @helper
@@ -214,13 +282,15 @@ def _nth_element(entries: Ints, nth: int) -> None:
 
 @helper
 def _heap_select_entries(entries: Ints, k: int) -> None:
-    heap = entries[:k]
-    for hole in range((k - 2) // 2, -1, -1):
-        _sift(heap, hole, heap[hole])
+    """As `_heap_select`, in place: what leaves the heap takes the place of what came in."""
+    heap = np.full(2 * k + 1, _LARGEST)
+    heap[:k] = entries[:k]
+    depth = _order_heap(heap, k)
     for i in range(k, len(entries)):
         if _key(entries[i]) > _key(heap[0]):
             entry, entries[i] = entries[i], heap[0]
-            _sift(heap, 0, entry)
+            _sink(heap, _ROOT, entry, depth)
+    entries[:k] = heap[:k]
 
 
 @helper
@@ -264,7 +334,7 @@ def _insertion_sort(entries: Ints) -> None:
 def choose(flat: Bits, chunk_values: int, infinity: int, as_torch: bool, indices: Ints, chosen: Bits) -> None:
     """Fill `indices` and `chosen` [C, k]. Every chunk has to hold k values; NaN patterns are those above `infinity`."""
     k, longest = indices.shape[1], min(chunk_values, len(flat))
-    entries = np.empty(longest, dtype=np.int64)
+    entries = np.empty(max(longest, 2 * k + 1), dtype=np.int64)
     maxima = np.empty(longest // _BLOCK, dtype=np.uint16)
     for chunk in range(len(indices)):
         values = flat[chunk * chunk_values : (chunk + 1) * chunk_values]

@@ -16,6 +16,8 @@ from protocol.toploc.topk import select
 from protocol.toploc.verify import VerificationResult, verify_proofs_base64, verify_proofs_bytes
 from tests.unit.protocol.toploc import toploc_golden as golden
 
+pytestmark = pytest.mark.usefixtures("path")
+
 
 @pytest.mark.parametrize("name", golden.BUILT)
 def test_proofs_have_the_same_bytes_with_torch_ties(name: str) -> None:
