@@ -67,7 +67,7 @@ class ReauditState(StrEnum):
 
 
 class _Shape(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     schema_version: SchemaVersion = PROTOCOL_VERSION
 
 

@@ -21,6 +21,8 @@ JsonValue = dict[str, "JsonValue"] | list["JsonValue"] | str | int | float | boo
 
 MAX_SAFE_INTEGER = 2**53 - 1
 MIN_NUMBER = 1e-4
+MAX_NESTING = 200
+"""As deep as the parser of incoming messages goes."""
 _HASH32 = re.compile("0x[0-9a-f]{64}")
 
 
@@ -51,12 +53,17 @@ def is_hash32(text: str) -> bool:
 def canonical_json(value: JsonValue) -> bytes:
     """RFC 8785 bytes of a JSON value.
 
-    Raises NotCanonical for NaN, infinities and integers past 2^53 - 1 (write those as strings).
+    Raises NotCanonical for NaN, infinities, integers past 2^53 - 1 (write those as strings), halves of surrogate
+    pairs, and what nests deeper than `MAX_NESTING`.
 
     >>> canonical_json({"b": 1.0, "a": [True, None, "é"]})
     b'{"a":[true,null,"\\xc3\\xa9"],"b":1}'
     """
-    return json.dumps(_normalised(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    try:
+        plain = _normalised(value, 0)
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except UnicodeEncodeError as error:
+        raise NotCanonical("a text has half a surrogate pair", f"at {error.start}", "send valid Unicode") from error
 
 
 def canonical_hash(value: JsonValue) -> str:
@@ -73,12 +80,14 @@ def json_number(value: float) -> float | str:
     return value if value == 0 or abs(value) >= MIN_NUMBER else format(Decimal(repr(value)), "f")
 
 
-def _normalised(value: JsonValue) -> JsonValue:
+def _normalised(value: JsonValue, depth: int) -> JsonValue:
+    if depth > MAX_NESTING:
+        raise NotCanonical("a value nests too deeply", f"past {MAX_NESTING} levels", "send flat documents")
     if isinstance(value, dict):
         # RFC 8785 sorts by UTF-16 code units, not by code points.
-        return {key: _normalised(value[key]) for key in sorted(value, key=lambda k: k.encode("utf-16-be"))}
+        return {key: _normalised(value[key], depth + 1) for key in sorted(value, key=lambda k: k.encode("utf-16-be"))}
     if isinstance(value, list | tuple):
-        return [_normalised(item) for item in value]
+        return [_normalised(item, depth + 1) for item in value]
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     return _normalised_number(value)
@@ -87,7 +96,9 @@ def _normalised(value: JsonValue) -> JsonValue:
 def _normalised_number(value: int | float) -> int | float:
     if isinstance(value, int):
         if abs(value) > MAX_SAFE_INTEGER:
-            raise NotCanonical("an integer is too large for JSON", f"{value}", "write it as a decimal string")
+            raise NotCanonical(
+                "an integer is too large for JSON", f"{value.bit_length()} bits", "write it as a decimal string"
+            )
         return value
     if not math.isfinite(value):
         raise NotCanonical("a number has no JSON form", f"{value}", "send finite numbers")

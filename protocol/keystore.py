@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import secrets
@@ -25,7 +26,10 @@ LOCAL_CHAIN_IDS = frozenset({1337, 31337})
 STRONG_SCRYPT_N = 2**18
 CHEAP_SCRYPT_N = 2**10
 """For testnets and tests: a millisecond instead of a second, worth nothing against somebody who has the file."""
-MAX_SCRYPT_N = 2**20
+MAX_SCRYPT_WORK = 2**23
+"""n × r × p; four times what other clients write, and 1 GiB of memory at most."""
+MAX_PBKDF2_ROUNDS = 2**22
+KEY_BYTES = 32
 PASSWORD_VARIABLE = "PROOFPOOL_PASSWORD"
 PRIVATE_KEY_VARIABLE = "PROOFPOOL_PRIVATE_KEY"
 
@@ -125,11 +129,14 @@ def _read_document(path: Path) -> dict[str, object]:
     _check_private(path)
     try:
         document = json.loads(path.read_bytes())
-        num_rounds = int(document["crypto"]["kdfparams"].get("n", 0))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        parameters = document["crypto"]["kdfparams"]
+        work = math.prod(int(parameters.get(name, 1)) for name in ("n", "r", "p"))
+        rounds, key_bytes = int(parameters.get("c", 1)), int(parameters.get("dklen", KEY_BYTES))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise KeyFailure("a keystore can't be read", f"{path}: {type(error).__name__}", "restore the file") from error
-    if num_rounds > MAX_SCRYPT_N:
-        raise KeyFailure("a keystore asks for too much work", f"{path}: scrypt n = {num_rounds}", "make it anew")
+    if work > MAX_SCRYPT_WORK or rounds > MAX_PBKDF2_ROUNDS or key_bytes > KEY_BYTES:
+        why = f"{path}: over n × r × p = {MAX_SCRYPT_WORK}, {MAX_PBKDF2_ROUNDS} rounds or {KEY_BYTES} bytes"
+        raise KeyFailure("a keystore asks for too much work", why, "make it anew")
     return dict(document)
 
 

@@ -60,7 +60,7 @@ SCHEMA = pa.schema(
 class FileHeader(BaseModel):
     """What the file says of itself, in parquet metadata under the key `proofpool`; part of `content_hash`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     schema_version: SchemaVersion = PROTOCOL_VERSION
     task_id: Hash32
     group_size: int

@@ -22,7 +22,7 @@ Probability = Annotated[Number, Field(gt=0, lt=1)]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class EnvironmentRules(_Frozen):

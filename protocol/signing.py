@@ -8,6 +8,7 @@ Source: EIP-712, EIP-2 (low s), EIP-55 (checksums). Vectors: tests/unit/protocol
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -19,6 +20,7 @@ from protocol.canonical import from_hex0x, hex0x, keccak256
 from protocol.errors import SignatureInvalid
 
 DOMAIN_TYPE = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract,bytes32 salt)"
+_SIGNATURE = re.compile("0x[0-9a-f]{130}")
 HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 
 
@@ -51,7 +53,7 @@ class TypedMessage(BaseModel):
     Field order in the class is the order in the type; names are snake_case here and camelCase there.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     solidity_type: ClassVar[str]
 
     def struct_hash(self) -> bytes:
@@ -104,12 +106,12 @@ class Signer:
 
 def recover(digest: bytes, signature: str) -> str:
     """The address whose key signed `digest`. Raises SignatureInvalid for anything not canonical."""
-    try:
-        raw = from_hex0x(signature)
-    except ValueError as error:
-        raise SignatureInvalid("a signature isn't hexadecimal", signature[:20]) from error
-    if len(raw) != 65 or raw[64] not in (27, 28):
-        raise SignatureInvalid("a signature must be 65 bytes ending in 27 or 28", f"{len(raw)} bytes")
+    if _SIGNATURE.fullmatch(signature) is None:
+        why = f"{len(signature)} characters from {signature[:20]!r}"
+        raise SignatureInvalid("a signature isn't 65 bytes as lower-case 0x-hex", why)
+    raw = from_hex0x(signature)
+    if raw[64] not in (27, 28):
+        raise SignatureInvalid("a signature must end in 27 or 28", f"{raw[64]}")
     if int.from_bytes(raw[32:64], "big") > HALF_ORDER:
         raise SignatureInvalid("a signature has a high s, which is malleable", "EIP-2")
     try:

@@ -9,13 +9,29 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tokenizers import Tokenizer as Backend
 
 from protocol.canonical import canonical_hash
 from protocol.errors import ConfigError
 
 TOKENIZER_FILE = "tokenizer.json"
+MAX_TOKEN_ID = 2**24
+"""Far past any vocabulary. The library walks from 0 to the largest id when it writes a vocabulary down."""
+
+
+TokenId = Annotated[int, Field(ge=0, le=MAX_TOKEN_ID, strict=True)]
+
+
+class _SpecialIds(BaseModel):
+    """The part of `config.json` that says which tokens end a text, or pad it."""
+
+    model_config = ConfigDict(frozen=True)
+    eos_token_id: TokenId | Annotated[tuple[TokenId, ...], Field(min_length=1)]
+    bos_token_id: TokenId | None = None
+    pad_token_id: TokenId | None = None
 
 
 class Tokenizer:
@@ -36,15 +52,20 @@ class Tokenizer:
         """Reads `tokenizer.json` and the special ids of `config.json`; raises ConfigError where either is unusable."""
         path = folder / TOKENIZER_FILE
         try:
-            backend = Backend.from_str(path.read_text(encoding="utf-8"))
-            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            definition = path.read_text(encoding="utf-8")
+            _check_ids(json.loads(definition))
+            backend = Backend.from_str(definition)
+            config = (folder / "config.json").read_bytes()
         except Exception as error:  # the tokenizers package raises bare Exception
             raise ConfigError(f"can't load the tokenizer in {folder}", str(error), "give a model folder") from error
-        eos = config.get("eos_token_id")
-        eos_ids = eos if isinstance(eos, list) else [eos]
-        if not all(isinstance(token, int) for token in eos_ids):
-            raise ConfigError(f"the model in {folder} names no end-of-sequence token", f"eos_token_id is {eos!r}")
-        return cls(backend, eos_ids, config.get("bos_token_id"), config.get("pad_token_id"))
+        try:
+            special = _SpecialIds.model_validate_json(config)
+        except ValidationError as error:
+            first = error.errors()[0]
+            why = f"config.json, {first['loc'][0] if first['loc'] else 'as a whole'}: {first['msg']}"
+            raise ConfigError(f"the model in {folder} names no end-of-sequence token, or no proper ids", why) from error
+        eos = special.eos_token_id
+        return cls(backend, eos if isinstance(eos, tuple) else (eos,), special.bos_token_id, special.pad_token_id)
 
     @property
     def vocab_size(self) -> int:
@@ -52,8 +73,11 @@ class Tokenizer:
         return size
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of the text alone: no special token is added."""
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        """Token ids of the text alone: no special token is added. Raises ConfigError where a token is lacking."""
+        try:
+            ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        except Exception as error:  # the tokenizers package raises bare Exception
+            raise ConfigError("the tokenizer has no tokens for a text", f"{text[:40]!r}: {error}") from error
         return ids
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -76,3 +100,12 @@ class Tokenizer:
         return canonical_hash(
             {"definition": definition, "eos_ids": list(self.eos_ids), "bos_id": self.bos_id, "pad_id": self.pad_id}
         )
+
+
+def _check_ids(definition: Any) -> None:
+    """Raises ValueError, or TypeError for another shape, where a token has an id that no vocabulary reaches."""
+    vocabulary = definition["model"].get("vocab", {})
+    ids = [*(vocabulary.values() if isinstance(vocabulary, dict) else ())]
+    ids += [token["id"] for token in definition.get("added_tokens", ())]
+    if any(not 0 <= token <= MAX_TOKEN_ID for token in ids):
+        raise ValueError(f"a token id isn't within 0 to {MAX_TOKEN_ID}")

@@ -13,7 +13,7 @@ from protocol.wire import PROTOCOL_VERSION, Address, Hash32, SchemaVersion, UInt
 
 
 class _Shape(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class TraceStage(_Shape):

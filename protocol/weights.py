@@ -33,7 +33,7 @@ class ModelConfig(BaseModel):
     Example: `ModelConfig.load(folder).head_dim`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
     model_type: Literal["llama", "qwen2"]
     vocab_size: int = Field(ge=1)
     hidden_size: int = Field(ge=1)
@@ -59,14 +59,17 @@ class ModelConfig(BaseModel):
         if not isinstance(data, dict):
             return data
         rope = data.get("rope_parameters") or data.get("rope_scaling") or {}
+        if not isinstance(rope, dict):
+            raise ValueError(f"the rotary embedding's parameters are no table: {rope!r:.100}")
         _refuse(rope.get("rope_type", rope.get("type", "default")) != "default", "scaled RoPE", rope)
         _refuse(data.get("hidden_act", "silu") != "silu", "an activation other than silu", data.get("hidden_act"))
         _refuse(data.get("mlp_bias", False), "biases in the MLP", True)
         _refuse(data.get("use_sliding_window", False), "sliding-window attention", True)
         filled = dict(data)
         filled.setdefault("num_key_value_heads", data.get("num_attention_heads"))
-        if filled.get("head_dim") is None:
-            filled["head_dim"] = data.get("hidden_size", 0) // max(1, data.get("num_attention_heads", 1))
+        hidden_size, num_heads = data.get("hidden_size"), data.get("num_attention_heads")
+        if filled.get("head_dim") is None and isinstance(hidden_size, int) and isinstance(num_heads, int):
+            filled["head_dim"] = hidden_size // max(1, num_heads)
         if "rope_theta" in rope:
             filled["rope_theta"] = rope["rope_theta"]
         return filled
@@ -83,7 +86,7 @@ class ModelConfig(BaseModel):
         path = folder / CONFIG_FILE
         try:
             return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             detail = "; ".join(e["msg"] for e in error.errors()) if isinstance(error, ValidationError) else str(error)
             raise ConfigError(
                 f"can't use the model in {folder}", detail, "give a folder with a Llama or Qwen2 config.json"

@@ -198,7 +198,7 @@ class Signed(BaseModel, Generic[M]):
     Example: `Signed.by(signer, task, domain).check(coordinator_address, domain)`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     schema_version: SchemaVersion = PROTOCOL_VERSION
     message: M
     signature: Signature
@@ -216,7 +216,7 @@ class Signed(BaseModel, Generic[M]):
 class CheckResult(BaseModel):
     """One check of the pipeline: what it measured against what it allows."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     check: str
     outcome: UInt8
     reason: str | None = None
@@ -233,7 +233,7 @@ class StampReview(BaseModel):
     `round` and `seat` say whose; `largest_difference` in nats, None where a stamp is missing or none was due.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     round: UInt32
     seat: UInt32
     agrees: bool
@@ -248,7 +248,7 @@ class Evidence(BaseModel):
     decided; `stamp_reviews` are about the verdicts on this submission that were revealed before.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     schema_version: SchemaVersion = PROTOCOL_VERSION
     submission_id: Hash32
     seed: Hash32

@@ -23,6 +23,13 @@ from protocol.tokenizer import Tokenizer
 DATASET_SIZE = 2**31
 """Bounds the index only; items are made when asked for."""
 
+RUNS_ANSWERS = frozenset(
+    ("binary_matrix", "countdown", "intermediate_integration", "n_queens", "polynomial_multiplication")
+    + ("puzzle24", "simple_integration", "spiral_matrix", "string_insertion")
+)
+"""Datasets whose scorers hand the answer to `eval` (sympy's parser does as well): a completion would be code, run with
+the verifier's keys at hand."""
+
 
 class ReasoningGymConfig(EnvironmentConfig):
     """Which dataset, with which difficulty, and which of its indexes are for training."""
@@ -76,7 +83,11 @@ class ReasoningGym(Environment):
         return Problem(index, f"{name}:{index}", f"reasoning_gym/{name}", entry["question"], entry)
 
     def _score(self, problem: Problem, answer: str | None) -> float:
-        return float(self._dataset.score_answer(answer, problem.entry))
+        try:
+            score = float(self._dataset.score_answer(answer, problem.entry))
+        except Exception:  # scorers that don't foresee an answer raise whatever parsing it raises
+            return 0.0
+        return score if 0 <= score <= 1 else 0.0
 
 
 def load(config: dict[str, Any], tokenizer: Tokenizer) -> ReasoningGym:
@@ -89,6 +100,7 @@ def load(config: dict[str, Any], tokenizer: Tokenizer) -> ReasoningGym:
 
 def _create_dataset(config: ReasoningGymConfig) -> tuple[Any, str]:
     """The package's dataset object and the package's version."""
+    _refuse_answers_that_run(config)
     try:
         import reasoning_gym
     except ImportError as error:
@@ -99,3 +111,15 @@ def _create_dataset(config: ReasoningGymConfig) -> tuple[Any, str]:
     except (AssertionError, TypeError, ValueError) as error:
         raise ConfigError(f"reasoning_gym can't make {config.dataset!r}", str(error)) from error
     return dataset, version("reasoning_gym")  # the module's own __version__ lags behind
+
+
+def _refuse_answers_that_run(config: ReasoningGymConfig) -> None:
+    """Raises ConfigError for a dataset in `RUNS_ANSWERS`, by itself or as part of a composite."""
+    parts = config.parameters.get("datasets", ())
+    names = {config.dataset, *(str(part.get("name")) for part in parts if isinstance(part, dict))}
+    if found := sorted(names & RUNS_ANSWERS):
+        raise ConfigError(
+            f"reasoning_gym's {found[0]} runs answers as code",
+            "its scorer evaluates the text that a worker sends",
+            "choose a dataset whose scorer compares text",
+        )

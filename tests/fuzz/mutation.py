@@ -6,6 +6,7 @@ but JSON; formats with lengths in them have targets that build them (`parquet_mu
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -63,7 +64,7 @@ def _changed(document: Any, rng: random.Random) -> Any:
     elif action < 0.6:
         del holder[key]
     elif action < 0.75:
-        holder[key] = rng.choice(places)[0].copy()
+        holder[key] = copy.deepcopy(rng.choice(places)[0])
     elif isinstance(holder, list):
         holder[key:key] = [holder[key]] * rng.choice((1, 2, 70))
     else:

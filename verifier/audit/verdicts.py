@@ -10,7 +10,7 @@ from collections import Counter
 from protocol.bundle import ChainFacts, ProofBundle, RevealedVerdict
 from protocol.canonical import canonical_hash
 from protocol.draw import FOREVER, REAUDIT_ROUND, Seat, drawn_seats
-from protocol.errors import VerificationFailed
+from protocol.errors import UsageError, VerificationFailed
 from protocol.merkle.commitment import verify_commitment
 from protocol.reasons import Outcome
 from protocol.wire import Verdict
@@ -142,5 +142,8 @@ def _draw(
 ) -> list[tuple[int, int]]:
     """(draw, seat) in drawn order."""
     seats = [Seat(s.seat, s.validator, s.active_from_epoch, _end(s.active_until_epoch)) for s in facts.seats]
-    drawn = drawn_seats(beacon_hash, submission_id, round_number, seats, epoch, {facts.provider})
+    try:
+        drawn = list(drawn_seats(beacon_hash, submission_id, round_number, seats, epoch, {facts.provider}))
+    except UsageError as error:
+        raise VerificationFailed("the seats can't be a chain's", f"{error.what}: {error.why}") from error
     return [(one.draw_index, one.seat.index) for one in drawn]

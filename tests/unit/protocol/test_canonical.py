@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.canonical import canonical_hash, canonical_json, keccak256
-from protocol.errors import ProofpoolError
+from protocol.errors import NotCanonical, ProofpoolError
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(0.001, 1e6) | st.text(max_size=8),
@@ -42,3 +42,9 @@ def test_numbers_without_one_spelling_are_refused(value: float) -> None:
 def test_keccak_is_ethereums_and_not_sha3() -> None:
     assert keccak256(b"").hex() == "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"
     assert canonical_hash({}) == "0x" + keccak256(b"{}").hex()
+
+
+@pytest.mark.parametrize("text", ['"\\ud800"', '{"\\udfff":1}', "[" * 300 + "]" * 300, "9" * 4000, "[1e-300]"])
+def test_what_has_no_canonical_form_is_refused_in_words(text: str) -> None:
+    with pytest.raises(NotCanonical):
+        canonical_json(json.loads(text))

@@ -95,10 +95,13 @@ def test_a_missing_file_is_a_key_failure(tmp_path: Path) -> None:
         open_keystore(tmp_path / "none.json", PASSWORD)
 
 
-def test_a_file_that_asks_for_endless_work_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change", [{"n": 2**30}, {"r": 2**20}, {"p": 2**30}, {"n": 10**400}, {"c": 2**31}, {"dklen": 2**31}]
+)
+def test_a_file_that_asks_for_endless_work_is_refused(tmp_path: Path, change: dict[str, int]) -> None:
     path = make_keystore(tmp_path)
     document = json.loads(path.read_text())
-    document["crypto"]["kdfparams"]["n"] = 2**30
+    document["crypto"]["kdfparams"] |= change
     path.write_text(json.dumps(document))
     with pytest.raises(KeyFailure, match="too much work"):
         open_keystore(path, PASSWORD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 from dataclasses import replace
 from typing import Any
@@ -173,6 +174,29 @@ def test_the_number_of_rows_is_bounded() -> None:
 @pytest.mark.parametrize("header", [b"{}", b"", b"[1]", b"\xff", b'{"task_id":"0x12"}'])
 def test_a_wrong_header_is_refused(header: bytes) -> None:
     refused(as_file(as_table([make_rollout()]), header=header or b" "))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"group_size": 2**60},
+        {"sampling": {"temperature": float("inf")}},
+        {"sampling": {"temperature": 1e-9}},
+        {"sampling": {"top_k": 10**400}},
+    ],
+)
+def test_a_header_that_no_digest_can_be_taken_of_is_refused(change: dict[str, Any]) -> None:
+    document = HEADER.model_dump(mode="json") | change
+    refused(as_file(as_table([make_rollout()]), header=json.dumps(document).encode()), "can't be read")
+
+
+def test_a_schema_that_is_nested_or_long_is_refused_before_arrow_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    nested: Any = pa.int32()
+    for _ in range(70):
+        nested = pa.struct([("x", nested)])
+    file = as_file(pa.table({"a": pa.array([None], type=nested)}))
+    monkeypatch.setattr(pq, "ParquetFile", None)
+    refused(file, "schema is too large")
 
 
 def test_other_metadata_are_refused() -> None:

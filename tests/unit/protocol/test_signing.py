@@ -122,6 +122,15 @@ def test_garbage_is_no_signature(signature: str, domain: SigningDomain) -> None:
         recover(MESSAGES[0].digest(domain), signature)
 
 
+def test_a_signature_has_one_spelling(domain: SigningDomain, make_signer: Callable[[int], Signer]) -> None:
+    signer, digest = make_signer(3), MESSAGES[0].digest(domain)
+    text = signer.sign_digest(digest)
+    assert recover(digest, text) == signer.address
+    for other in (text.upper(), text[2:], f"{text[:20]} {text[20:]}", text + "\n", "0x" + text[2:].upper()):
+        with pytest.raises(SignatureInvalid):
+            recover(digest, other)
+
+
 def test_a_signed_message_survives_json(domain: SigningDomain, make_signer: Callable[[int], Signer]) -> None:
     signed = Signed.by(make_signer(1), MESSAGES[2], domain)
     assert Signed[Submission].model_validate_json(signed.model_dump_json()) == signed

@@ -50,3 +50,29 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(ConfigError, match="can't load"):
         Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize("token_id", [2**31 + 1, -1, "1", 1.5])
+def test_ids_past_any_vocabulary_are_refused_at_once(tmp_path: Path, token_id: object) -> None:
+    """The library walks up to the largest id."""
+    folder = make_folder(tmp_path / "a")
+    definition = json.loads((folder / "tokenizer.json").read_text())
+    definition["model"]["vocab"]["7"] = token_id
+    (folder / "tokenizer.json").write_text(json.dumps(definition))
+    with pytest.raises(ConfigError):
+        Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize("eos", [None, [], True, "1", 1.0, -1, 2**53, [1, None]])
+def test_a_model_without_a_proper_eos_is_refused(tmp_path: Path, eos: object) -> None:
+    with pytest.raises(ConfigError, match="end-of-sequence"):
+        Tokenizer.load(make_folder(tmp_path / "a", eos_token_id=eos))
+
+
+def test_a_text_without_tokens_is_a_config_error(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "a")
+    definition = json.loads((folder / "tokenizer.json").read_text())
+    definition["model"]["unk_token"] = "nowhere"
+    (folder / "tokenizer.json").write_text(json.dumps(definition))
+    with pytest.raises(ConfigError, match="no tokens"):
+        Tokenizer.load(folder).encode("é")

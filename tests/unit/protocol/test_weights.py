@@ -109,3 +109,20 @@ def test_bytes_that_are_no_weights_are_refused(tmp_path: Path, content: bytes) -
     (tmp_path / "model.safetensors").write_bytes(content)
     with pytest.raises(MalformedFile):
         load_weights(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rope_parameters": [1]},
+        {"rope_scaling": "yarn"},
+        {"hidden_size": "8"},
+        {"num_attention_heads": None},
+        {"num_attention_heads": [2]},
+        {"rms_norm_eps": float("inf")},
+    ],
+)
+def test_a_config_of_other_types_is_refused_by_name(tmp_path: Path, change: dict[str, object]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SMALL | change))
+    with pytest.raises(ConfigError, match="can't use the model"):
+        ModelConfig.load(tmp_path)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.environments.base import Problem
-from protocol.environments.reasoning_gym import ReasoningGym, load
+from protocol.environments.reasoning_gym import RUNS_ANSWERS, ReasoningGym, load
 from protocol.errors import ConfigError, UsageError
 from protocol.tokenizer import Tokenizer
 from testnet.base_model.vocabulary import EOS_ID, make_tokenizer
@@ -185,3 +188,27 @@ def test_a_prompt_starts_with_one_bos_token(tokenizer: Tokenizer, template: str)
     environment = load({"dataset": "chain_sum", "prompt_template": template}, with_bos)
     prompt = environment.prompt(environment.problem(0))
     assert prompt == [bos, *tokenizer.encode(environment.problem(0).question)]
+
+
+def test_a_dataset_that_runs_answers_as_code_is_refused(make_environment: MakeEnvironment) -> None:
+    """The list is what the package's sources say: each scorer that evaluates the answer, and no other."""
+    from reasoning_gym.factory import DATASETS
+
+    evaluates = re.compile(r"\b(?:eval|exec|parse_expr|sympify)\(answer\b")
+    scorers = {name: inspect.getsource(dataset.score_answer) for name, (dataset, _) in DATASETS.items()}
+    assert {name for name, source in scorers.items() if evaluates.search(source)} == RUNS_ANSWERS
+    for name in RUNS_ANSWERS:
+        with pytest.raises(ConfigError, match="runs answers as code"):
+            make_environment(dataset=name, parameters={})
+    parts = [{"name": "chain_sum", "weight": 1}, {"name": "countdown", "weight": 1}]
+    with pytest.raises(ConfigError, match="countdown"):
+        make_environment(dataset="composite", parameters={"datasets": parts})
+
+
+@pytest.mark.parametrize("score", [ValueError("no number"), float("nan"), 2.0, -1.0])
+def test_an_answer_that_a_scorer_cant_judge_is_worth_nothing(
+    make_environment: MakeEnvironment, monkeypatch: pytest.MonkeyPatch, score: Any
+) -> None:
+    environment = make_environment(reward="score")
+    monkeypatch.setattr(environment._dataset, "score_answer", Mock(side_effect=[score]))
+    assert environment.reward(environment.problem(0), [5, 6]) == 0.0
