@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from protocol.errors import Unreachable
 from protocol.signing import Signer, SigningDomain
+
+if TYPE_CHECKING:
+    from tests.unit.verifier.verifier_world import World
 
 
 @pytest.fixture
@@ -31,3 +35,11 @@ def smollm2_folder() -> Path:
         return smollm2()
     except Unreachable as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def smollm2_world(smollm2_folder: Path) -> World:
+    """A pool on SmolLM2 in float32."""
+    from tests.worlds.smollm2 import make_smollm2_world
+
+    return make_smollm2_world(smollm2_folder)

@@ -53,12 +53,13 @@ def make_rules(environment: Environment, **changes: Any) -> Rules:
 
 @dataclass(frozen=True)
 class World:
-    """One pool, one model, one node. `engine` generates with `folder`'s weights; `model` judges with them."""
+    """One pool, one model, one node. The engine generates with `folder`'s weights in `dtype`; `model` judges."""
 
     rules: Rules
     environment: Environment
     folder: Path
     model: CausalLM
+    dtype: torch.dtype = torch.float32
 
     def task(self, counter: int = 0) -> Task:
         return Task(
@@ -88,10 +89,11 @@ class World:
         folder: Path | None = None,
         seed: bytes | None = None,
         sampling: SamplingRules | None = None,
+        dtype: torch.dtype | None = None,
         max_batch: int = 64,
     ) -> list[Completion]:
-        """What a worker's engine makes of the task; other weights, noise or sampling make a cheat's."""
-        engine = TorchEngine(max_batch=max_batch)
+        """What a worker's engine makes of the task; other weights, noise, sampling or dtype make a cheat's."""
+        engine = TorchEngine(max_batch, dtype or self.dtype)
         engine.load(folder or self.folder)
         prompts = task_prompts(self.rules, self.environment, self.seed(counter))
         num_rollouts = self.rules.group_size * self.rules.groups_per_task
