@@ -2,19 +2,20 @@
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from protocol.api import Assignment
-from protocol.draw import Seat, drawn_seats
+from protocol.draw import BPS, Seat, drawn_seats
 from protocol.errors import VerificationFailed
 from protocol.signing import Signer, SigningDomain
 from protocol.wire import Signed, Submission, Task
 from verifier.draws import can_check, check_assignment
 from verifier.history import History
 
-BEACON = "0x" + "be" * 32
+BEACON, LATER_BEACON = "0x" + "be" * 32, "0x" + "bf" * 32
 MakeSigner = Callable[[int], Signer]
 
 
@@ -113,3 +114,63 @@ def test_a_submission_that_the_log_does_not_hold_is_refused(
     with pytest.raises(VerificationFailed, match="log has"):
         check_assignment(assignment, drawn_validator(chain, assignment), chain, empty)
     db.close()
+
+
+@pytest.fixture
+def again(chain: Any, log: Any, history: History, assignment: Assignment) -> Assignment:
+    """An honest draw of round 1: settled in epoch 1, by the first validator's verdict, and picked by its beacon."""
+    judge = drawn_validator(chain, assignment)
+    submission_id = assignment.submission_id
+    log.append("verdict.revealed", submission_id, validator=judge, round=0, outcome=0, in_time=True)
+    log.append("submission.accepted", submission_id, num_units=9, payments=[])
+    log.anchor(chain)
+    history.follow(chain.heads(1), log.read)
+    chain.beacons[1] = LATER_BEACON
+    chain.pool = replace(chain.pool, reaudit_bps=BPS)
+    drawn = next(
+        d for d in drawn_seats(LATER_BEACON, submission_id, 1, chain.seat_list, 1) if d.seat.validator != judge
+    )
+    changes = {"epoch": 1, "beacon_hash": LATER_BEACON, "round": 1, "draw": drawn.draw_index, "seat": drawn.seat.index}
+    return assignment.model_copy(update=changes)
+
+
+def test_a_re_audit_that_the_settlings_beacon_picked_and_drew_is_taken(
+    chain: Any, again: Assignment, history: History
+) -> None:
+    received = check_assignment(again, drawn_validator(chain, again), chain, history)
+    assert (received.submission_id, received.epoch) == (again.submission_id, 0)
+
+
+def test_a_re_audit_that_no_beacon_picked_is_refused(chain: Any, again: Assignment, history: History) -> None:
+    chain.pool = replace(chain.pool, reaudit_bps=0)
+    with pytest.raises(VerificationFailed, match="no beacon picked"):
+        check_assignment(again, drawn_validator(chain, again), chain, history)
+
+
+def test_a_re_audit_by_the_receiving_epochs_beacon_is_refused(
+    chain: Any, again: Assignment, assignment: Assignment, history: History
+) -> None:
+    early = again.model_copy(update={"epoch": 0, "beacon_hash": BEACON})
+    with pytest.raises(VerificationFailed, match="another epoch"):
+        check_assignment(early, drawn_validator(chain, again), chain, history)
+
+
+def test_a_re_audit_of_what_is_not_settled_is_refused(chain: Any, assignment: Assignment, history: History) -> None:
+    chain.pool = replace(chain.pool, reaudit_bps=BPS)
+    early = assignment.model_copy(update={"round": 1})
+    with pytest.raises(VerificationFailed, match="another epoch"):
+        check_assignment(early, drawn_validator(chain, assignment), chain, history)
+
+
+def test_a_validator_re_audits_nothing_of_its_own(chain: Any, again: Assignment, history: History) -> None:
+    judge = history.payments.opinions.judges(again.submission_id, 0)[0].validator
+    drawn = drawn_seats(LATER_BEACON, again.submission_id, 1, chain.seat_list, 1)
+    own = next(d for d in drawn if d.seat.validator == judge)
+    lie = again.model_copy(update={"draw": own.draw_index, "seat": own.seat.index})
+    with pytest.raises(VerificationFailed, match="our own verdict"):
+        check_assignment(lie, judge, chain, history)
+
+
+def test_there_is_no_round_2_yet(chain: Any, again: Assignment, history: History) -> None:
+    with pytest.raises(VerificationFailed):
+        check_assignment(again.model_copy(update={"round": 2}), drawn_validator(chain, again), chain, history)

@@ -1,0 +1,108 @@
+"""A lazy validator is found out by the first re-audit of a verdict of its, and an honest one never is.
+
+What is measured here is the chance of being found per re-audited verdict (100 %: the arithmetic of a lucky guess is in
+docs/verifier.md); how many verdicts that takes at a rate below one is `test_re_audits_come_at_their_rate_…` of
+tests/unit/protocol/test_draw.py, and `expected_verdicts` below.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.api import ReauditState, Standing
+from protocol.stamp import MAX_DIFFERENCE
+from tests.attacks.lazy.kinds import AcceptsUnseen, Copies, ForgetsTheStamp, Guesses, LazyJudge, Slanders
+from tests.attacks.lazy.town import Town
+
+LATER = 2
+"""Seats that are active from this epoch on can't be drawn for what came in before, but they can for its re-audit."""
+
+
+def test_honest_validators_agree_and_are_paid_for_both_rounds(town: Town) -> None:
+    validators = [town.join() for _ in range(3)]
+    submission_ids = [town.submit(), town.submit()]
+    town.run()
+    for submission_id in submission_ids:
+        view = town.view(submission_id)
+        assert view.standing is Standing.ACCEPTED
+        assert view.reaudit is not None and view.reaudit.state is ReauditState.AGREED
+        first, second = view.verdicts
+        assert (first.num_stamp_agreeing, first.num_stamp_disputing) == (1, 0)
+        (review,) = second.evidence.stamp_reviews
+        assert review.largest_difference is not None and review.largest_difference < MAX_DIFFERENCE / 100
+        assert len(first.evidence.work_stamp) == len(second.evidence.work_stamp) == 16
+        assert first.evidence.work_stamp != second.evidence.work_stamp
+    assert town.disputed() == {}
+    num_units = sum(town.view(submission_id).num_units for submission_id in submission_ids)
+    assert sum(town.accounts().get(validator, 0) for validator in validators) == 2 * num_units
+    for history in town.histories.values():
+        newest = history.num_epochs - 1
+        assert history.payments.faults(newest) == []
+        assert history.payments.earnings(newest) == town.accounts()
+
+
+@pytest.mark.parametrize("kind", [AcceptsUnseen, Guesses, ForgetsTheStamp])
+def test_who_accepts_without_looking_is_found_by_its_first_re_audit(town: Town, kind: type[LazyJudge]) -> None:
+    lazy = town.join(kind)
+    honest = [town.join(from_epoch=LATER) for _ in range(3)]
+    submission_id = town.submit()
+    town.run()
+    view = town.view(submission_id)
+    assert [verdict.validator for verdict in view.verdicts][0] == lazy
+    # Round 1's first seat disputes it, which asks for one more; both say the same.
+    assert len(view.verdicts) == 3 and view.verdicts[0].num_stamp_disputing == 2
+    assert town.disputed() == {lazy: 1}
+    assert view.reaudit is not None and view.reaudit.state is ReauditState.AGREED  # the work was honest
+    for verifier in (town.histories[lazy], town.histories[honest[0]]):
+        assert verifier.payments.opinions.num_disputed_stamps(lazy) == 1
+        assert verifier.payments.faults(verifier.num_epochs) == []
+
+
+def test_who_copies_a_colleagues_verdict_has_his_own_stamp_wrong(town: Town) -> None:
+    town.site.pool(accept_quorum=2)
+    model, copier = town.join(), town.join(Copies)
+    for _ in range(2):
+        town.join(from_epoch=LATER)
+    submission_id = town.submit()
+    town.run(12)
+    view = town.view(submission_id)
+    said = {verdict.validator: verdict for verdict in view.verdicts}
+    assert said[copier].evidence == said[model].evidence and view.standing is Standing.ACCEPTED
+    assert said[copier].num_stamp_disputing == 2 and said[model].num_stamp_disputing == 0
+    assert town.disputed() == {copier: 1}
+
+
+def test_a_slanderer_convinces_nobody_and_is_found_by_whoever_comes_after(town: Town) -> None:
+    first = town.join()
+    slanderer = town.join(Slanders, from_epoch=LATER)
+    others = [town.join(from_epoch=LATER) for _ in range(2)]
+    submission_ids = [town.submit() for _ in range(3)]
+    town.run(14)
+    assert not set(town.disputed()) & {first, *others}
+    spoke_before = 0
+    for submission_id in submission_ids:
+        order = [verdict.validator for verdict in town.view(submission_id).verdicts]
+        spoke_before += slanderer in order[:-1]
+    assert town.disputed().get(slanderer, 0) == spoke_before
+    assert town.accounts().get(slanderer, 0) == sum(
+        town.view(submission_id).num_units
+        for submission_id in submission_ids
+        if town.view(submission_id).verdicts[-1].validator == slanderer
+    )
+
+
+def test_without_re_audits_nobody_looks_at_the_stamps_of_one_draw(town: Town) -> None:
+    town.site.pool(accept_quorum=2, reaudit_bps=0)
+    lazy, honest = town.join(AcceptsUnseen), town.join()
+    submission_id = town.submit()
+    town.run(5)
+    assert town.view(submission_id).standing is Standing.ACCEPTED and town.disputed() == {}
+    assert {lazy, honest} <= set(town.accounts())
+
+
+@pytest.mark.parametrize(("rate", "expected", "within_99"), [(0.1, 10, 44), (0.05, 20, 90)])
+def test_how_many_verdicts_it_takes(rate: float, expected: int, within_99: int) -> None:
+    """A lazy verdict is found if it is picked: geometric with the re-audit rate."""
+    unseen = [(1 - rate) ** count for count in range(1_000)]
+    assert sum(unseen) == pytest.approx(expected, rel=1e-6)  # the mean number up to the first that is found
+    assert next(count for count, chance in enumerate(unseen) if chance <= 0.01) == within_99

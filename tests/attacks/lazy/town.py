@@ -1,0 +1,213 @@
+"""A whole pool in one process: the coordinator over its API, verifiers with the tiny model, honest submissions.
+
+`Town.submit` hands in what the worker's engine and prover make; `Town.turn` gives every verifier and the coordinator's
+stages a turn and closes the epoch. The chain is the coordinator's mirrors, read back (`MirrorChain`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from coordinator.db import chain as mirror
+from coordinator.db.work import Account
+from coordinator.draws import open_draws, seats_at
+from coordinator.reaudits import reaudit
+from coordinator.settle import settle
+from protocol.api import SubmissionView
+from protocol.chain.pool import Accusation, CaseRecord, CaseState, LogHead, PoolRecord, VersionRecord
+from protocol.draw import Seat
+from protocol.engines.base import Request
+from protocol.engines.torch import TorchEngine
+from protocol.prompts import task_prompts
+from protocol.randomness import task_seed
+from protocol.rollouts import Rollout
+from protocol.signing import Signer, SigningDomain
+from protocol.wire import Task
+from tests.unit.coordinator.conftest import POOL_ID, Site
+from tests.unit.verifier.verifier_world import World
+from verifier.accuse import Accuser
+from verifier.attest import Attester
+from verifier.commitments import Commitments
+from verifier.history import History
+from verifier.judge import Judge
+from verifier.loop import Verifier
+from verifier.reaudits import Reaudits
+from verifier.store import open_store
+from verifier.verdicts import Verdicts
+from worker.prover import in_task_order, proofs_of, reward_of, rollout_of
+
+
+@dataclass(frozen=True)
+class MirrorChain:
+    """What a verifier asks of the chain, answered from what the coordinator has indexed of it."""
+
+    site: Site
+
+    @property
+    def domain(self) -> SigningDomain:
+        return self.site.domain
+
+    def time(self) -> int:
+        return int(self.site.clock.seconds)
+
+    def record(self) -> PoolRecord:
+        pool = self._pool()
+        return PoolRecord(
+            pool_id=POOL_ID,
+            coordinator=pool.coordinator,
+            trainer=pool.trainer,
+            rules_hashes=frozenset({pool.rules_hash}),
+            prices_wei=frozenset({pool.price_wei}),
+            verify_prices_wei=frozenset({pool.verify_price_wei}),
+            accept_quorum=pool.accept_quorum,
+            slash_quorum=pool.slash_quorum,
+            draw_limit=pool.draw_limit,
+            reaudit_bps=pool.reaudit_bps,
+            accuse_seconds=100,
+        )
+
+    def num_epochs(self) -> int:
+        return len(self._epochs())
+
+    def heads(self, start: int) -> Sequence[LogHead]:
+        return [LogHead(epoch.epoch, epoch.size, epoch.root) for epoch in self._epochs()[start:]]
+
+    def epoch_beacon(self, epoch: int) -> str | None:
+        epochs = self._epochs()
+        return epochs[epoch].beacon_hash if epoch < len(epochs) else None
+
+    def version(self, policy_version: int) -> VersionRecord:
+        with self.site.coordinator.reading() as session:
+            row = session.get_one(mirror.Version, (POOL_ID, policy_version))
+            return VersionRecord(policy_version, row.manifest_hash, row.beacon_block, row.beacon_hash)
+
+    def seats(self) -> Sequence[Seat]:
+        with self.site.coordinator.reading() as session:
+            return seats_at(session, POOL_ID, 1 << 40)
+
+    def provider_of(self, node: str) -> str:
+        with self.site.coordinator.reading() as session:
+            return session.get_one(mirror.Node, node).provider
+
+    def case_of(self, submission_id: str) -> CaseRecord:
+        return CaseRecord(CaseState.NONE, 0)
+
+    def accuse(self, accusation: Accusation) -> None:
+        raise AssertionError("nobody is accused here")
+
+    def enforce(self, submission_id: str) -> None:
+        raise AssertionError("nobody is accused here")
+
+    def _pool(self) -> mirror.Pool:
+        with self.site.coordinator.reading() as session:
+            return session.get_one(mirror.Pool, POOL_ID)
+
+    def _epochs(self) -> list[mirror.Epoch]:
+        with self.site.coordinator.reading() as session:
+            return list(session.scalars(select(mirror.Epoch).order_by(mirror.Epoch.epoch)))
+
+
+@dataclass(frozen=True)
+class HeldWeights:
+    """Weights that are there already."""
+
+    world: World
+
+    def fetch(self, policy_version: int) -> Path:
+        return self.world.folder
+
+    def model(self, policy_version: int) -> Any:
+        return self.world.model
+
+
+@dataclass
+class Town:
+    """The pool and everybody in it; `verifiers` by validator's address, in the order in which they joined."""
+
+    site: Site
+    world: World
+    folder: Path
+    verifiers: dict[str, Verifier] = field(default_factory=dict)
+    histories: dict[str, History] = field(default_factory=dict)
+    opened: list[Any] = field(default_factory=list)
+
+    def join(self, kind: type[Judge] = Judge, from_epoch: int = 0) -> str:
+        """A validator with one seat, active from an epoch on: later ones can't be drawn for what came in before."""
+        number = len(self.verifiers)
+        signer = Signer((200 + number).to_bytes(32, "big"))
+        self.site.add_seat(number, signer.address, active_from_epoch=from_epoch)
+        db = open_store(self.folder / f"verifier-{number}")
+        db.execute("PRAGMA synchronous=OFF")
+        self.opened.append(db)
+        chain, client = MirrorChain(self.site), self.site.client(signer)
+        history, verdicts = History(db), Verdicts(db)
+        weights: Any = HeldWeights(self.world)
+        self.histories[signer.address] = history
+        self.verifiers[signer.address] = Verifier(
+            signer.address,
+            chain,
+            client,
+            history,
+            verdicts,
+            Commitments(db, signer, chain.domain),
+            kind(signer, chain, client, history, verdicts, weights),
+            Accuser(db, chain, client, history),
+            Attester(db, signer, chain, client, history),
+            Reaudits(db, history.payments),
+            clock=self.site.clock,
+            judge_seconds=1_000.0,
+        )
+        return signer.address
+
+    def submit(self) -> str:
+        """Honest work, leased and handed in."""
+        task = self.site.lease()
+        envelope, submission_id, file = self.site.pack(task.message, self._rollouts(task.message))
+        self.site.client(self.site.node).submit(envelope, submission_id, file)
+        return submission_id
+
+    def turn(self) -> None:
+        """Everybody once; then the epoch is anchored."""
+        for verifier in self.verifiers.values():
+            verifier.turn()
+        for stage in (open_draws, settle, reaudit):
+            stage(self.site.coordinator)
+        self.site.close_epoch()
+
+    def run(self, num_turns: int = 9) -> None:
+        for _ in range(num_turns):
+            self.turn()
+
+    def view(self, submission_id: str) -> SubmissionView:
+        found: SubmissionView = self.site.client().submission(submission_id)
+        return found
+
+    def disputed(self) -> dict[str, int]:
+        """Disputed work stamps by validator, as the coordinator's status says."""
+        return dict(self.site.client().status().disputed_stamps)
+
+    def accounts(self) -> dict[str, int]:
+        with self.site.coordinator.reading() as session:
+            return {row.address: row.cumulative_wei for row in session.scalars(select(Account))}
+
+    def _rollouts(self, task: Task) -> list[Rollout]:
+        rules, environment = self.world.rules, self.world.environment
+        seed = task_seed(task.pool_id, task.policy_version, task.node, task.counter, task.beacon_hash)
+        prompts = task_prompts(rules, environment, seed)
+        num_rollouts = rules.group_size * rules.groups_per_task
+        requests = [Request(i, prompts[i // rules.group_size].tokens) for i in range(num_rollouts)]
+        engine = TorchEngine(max_batch=num_rollouts)
+        engine.load(self.world.folder)
+        finished = engine.generate(requests, seed, rules.sampling, environment.tokenizer.eos_ids)
+        completions = in_task_order(list(finished), num_rollouts)
+        proofs = proofs_of(completions, rules.toploc)
+        asked = [prompts[completion.sample // rules.group_size] for completion in completions]
+        return [
+            rollout_of(prompt, completion, proof, reward_of(environment, prompt, completion), 0)
+            for prompt, completion, proof in zip(asked, completions, proofs, strict=True)
+        ]
