@@ -97,3 +97,6 @@ def _plan(beacon: str | None, submission_id: str | None, round_number: int) -> P
             "a draw isn't named", f"beacon {beacon}, submission {submission_id}", "give both, 0x and 64 digits"
         )
     return drawn_by(beacon, submission_id, round_number)
+
+
+app.command()(calibrate)

@@ -1,0 +1,53 @@
+"""The journal: what was measured is there after any kill, and never taken for another run's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import UsageError
+from verifier.calibration.journal import HONEST, Entry, Journal
+
+HEADER = {"plan": {"num_submissions": 3}, "seed": 0}
+
+
+def entry_of(number: int, make_observation: Callable[..., object]) -> Entry:
+    return Entry(HONEST, number, "torch", "torch", (make_observation(num_tokens=number + 1),))  # type: ignore[arg-type]
+
+
+def test_entries_come_back_as_they_were(tmp_path: Path, make_observation: Callable[..., object]) -> None:
+    path = tmp_path / "out.unfinished"
+    journal = Journal.open(path, HEADER, resume=False)
+    entries = [entry_of(number, make_observation) for number in range(3)]
+    for entry in entries:
+        journal.append(entry)
+    again = Journal.open(path, HEADER, resume=True)
+    assert again.entries == entries
+    assert again.has(HONEST, 2, "torch")
+    assert not again.has(HONEST, 3, "torch")
+
+
+def test_a_line_that_was_cut_off_is_measured_again(tmp_path: Path, make_observation: Callable[..., object]) -> None:
+    path = tmp_path / "out.unfinished"
+    journal = Journal.open(path, HEADER, resume=False)
+    for number in range(2):
+        journal.append(entry_of(number, make_observation))
+    path.write_bytes(path.read_bytes()[:-7])
+    again = Journal.open(path, HEADER, resume=True)
+    assert [entry.number for entry in again.entries] == [0]
+    again.append(entry_of(1, make_observation))
+    assert [entry.number for entry in Journal.open(path, HEADER, resume=True).entries] == [0, 1]
+
+
+def test_another_runs_journal_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "out.unfinished"
+    Journal.open(path, HEADER, resume=False)
+    with pytest.raises(UsageError, match="wasn't finished"):
+        Journal.open(path, HEADER, resume=False)
+    with pytest.raises(UsageError, match="another one"):
+        Journal.open(path, HEADER | {"seed": 1}, resume=True)
+    path.write_text("{nonsense\n")
+    with pytest.raises(UsageError, match="can't be read"):
+        Journal.open(path, HEADER, resume=True)

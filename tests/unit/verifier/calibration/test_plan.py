@@ -1,0 +1,58 @@
+"""Who generates and who judges how much."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from protocol.errors import UsageError
+from verifier.calibration.plan import make_plan
+from verifier.calibration.setups import computing, dtype_of, has_kernel
+
+
+def test_shares_follow_batch_sizes_and_everybody_has_some() -> None:
+    plan = make_plan("float32", 74, batch_sizes=(1, 8, 64), generators=["torch"], judges=["torch"])
+    shares = Counter(job.generator.max_batch for job in plan.jobs())
+    assert shares[64] > shares[8] > shares[1] >= 1
+    assert sum(shares.values()) == 74
+
+
+def test_the_first_judge_sees_everything_and_the_others_take_turns() -> None:
+    plan = make_plan("bfloat16", 40, generators=["torch"], judges=["torch", "torch-math", "torch-float32"])
+    seen = Counter(judge.name for job in plan.jobs() for judge in job.judges)
+    first, *others = plan.judges
+    assert seen[first.name] == 40
+    assert sum(seen[judge.name] for judge in others) == 40
+    assert all(seen[judge.name] > 10 for judge in others)
+
+
+def test_a_pool_of_bfloat16_has_float32_work_too_and_not_the_other_way_round() -> None:
+    assert "float32" in {generator.dtype for generator in make_plan("bfloat16", 1).generators}
+    assert {generator.dtype for generator in make_plan("float32", 1).generators} == {"float32"}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"generators": ["cuda"]}, {"judges": ["abacus"]}, {"batch_sizes": (0,)}, {"batch_sizes": ()}]
+)
+def test_what_cant_be_computed_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        make_plan("float32", 4, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_precision_by_name() -> None:
+    assert dtype_of("bfloat16") == "bfloat16"
+    with pytest.raises(UsageError, match="no such precision"):
+        dtype_of("float8")
+
+
+def test_kernels_are_tried_and_settings_come_back() -> None:
+    import torch
+
+    assert has_kernel("math", "float32")
+    before = torch.get_num_threads()
+    plan = make_plan("float32", 1)
+    for judge in plan.judges:
+        with computing(judge):
+            assert torch.get_num_threads() == judge.num_threads
+    assert torch.get_num_threads() == before

@@ -1,0 +1,60 @@
+"""Fitted tails: what they say lies beyond what was seen, on samples whose tails are known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from verifier.calibration.tails import MIN_SAMPLES, fit_tail
+
+
+@pytest.fixture
+def randomness() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def test_an_exponential_tail_is_found_and_extrapolated(randomness: np.random.Generator) -> None:
+    tail = fit_tail(randomness.exponential(2.0, 20_000))
+    assert tail.method == "exponential"
+    assert tail.distance < tail.critical
+    for probability in (1e-6, 1e-9):
+        assert tail.beyond(probability) == pytest.approx(-2.0 * math.log(probability), rel=0.1)
+
+
+def test_a_normal_tail_is_covered(randomness: np.random.Generator) -> None:
+    """Lighter than exponential: the bound is beyond the true quantile, 4.75 deviations."""
+    tail = fit_tail(randomness.normal(0.0, 1.0, 20_000))
+    assert tail.method == "exponential"
+    assert tail.shape < 0
+    assert 4.75 < tail.beyond(1e-6) < 8
+
+
+def test_a_heavy_tail_is_told_from_an_exponential_one(randomness: np.random.Generator) -> None:
+    tail = fit_tail(randomness.pareto(3.0, 20_000))
+    assert tail.method == "generalised Pareto"
+    assert tail.shape == pytest.approx(1 / 3, abs=0.1)
+    assert tail.beyond(1e-6) == pytest.approx(99.0, rel=0.6)
+
+
+def test_few_samples_get_a_widened_normal_bound(randomness: np.random.Generator) -> None:
+    tail = fit_tail(randomness.normal(1.0, 0.5, 40))
+    assert tail.method == "normal"
+    assert tail.beyond(1e-6) > 1.0 + 4.75 * 0.5 * 0.8
+    assert tail.beyond(1e-9) > tail.beyond(1e-6)
+
+
+def test_what_hardly_ever_deviates_has_no_tail() -> None:
+    samples = np.zeros(MIN_SAMPLES)
+    samples[3] = 0.25
+    tail = fit_tail(samples)
+    assert tail.method == "none"
+    assert tail.beyond(1e-9) == 0.25
+
+
+def test_quantiles_rise_with_rarity(randomness: np.random.Generator) -> None:
+    for samples in (randomness.exponential(1.0, 5_000), randomness.pareto(2.0, 5_000), randomness.normal(0, 1, 50)):
+        tail = fit_tail(samples)
+        beyond = [tail.beyond(10.0**-power) for power in range(1, 13)]
+        assert beyond == sorted(beyond)

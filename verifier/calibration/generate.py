@@ -1,0 +1,91 @@
+"""One submission, made by one generator: prompts from a seed, rollouts with proofs, as a worker would hand them in.
+
+In: a subject, a generator, the number of the submission. Out: a `Case`, as a verifier opens it. Rewards aren't computed:
+no limit depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from protocol.canonical import hex0x, sha256
+from protocol.checks.case import Case
+from protocol.engines.base import Completion, Engine, Request
+from protocol.engines.torch import TorchEngine
+from protocol.errors import ProofpoolError
+from protocol.prompts import Prompt, task_prompts
+from protocol.rollouts import FileHeader, Rollout
+from protocol.rules import SamplingRules
+from protocol.toploc.build import build_rollouts
+from verifier.calibration.reference import ReferenceEngine
+from verifier.calibration.setups import DTYPES, Generator, computing
+from verifier.calibration.subject import POLICY_VERSION, Subject
+
+
+@dataclass
+class Generation:
+    """Makes submissions of one subject; `seed` fixes all of them. Engines stay loaded from one to the next."""
+
+    subject: Subject
+    seed: int = 0
+    _engines: dict[tuple[Generator, Path], Engine] = field(default_factory=dict)
+
+    def submission(
+        self, number: int, generator: Generator, *, folder: Path | None = None, sampling: SamplingRules | None = None
+    ) -> Case:
+        """Honest work, unless `folder` has other weights than the subject's, or `sampling` isn't its rules'."""
+        subject, seed = self.subject, self.task_seed(number)
+        prompts = task_prompts(subject.rules, subject.environment, seed)
+        requests = [Request(i, prompts[i // subject.rules.group_size].tokens) for i in range(subject.num_rollouts)]
+        with computing(generator):
+            engine = self._engine(generator, folder or subject.folder)
+            eos_ids = subject.environment.tokenizer.eos_ids
+            finished = list(engine.generate(requests, seed, sampling or subject.rules.sampling, eos_ids))
+        header = FileHeader(
+            task_id=hex0x(seed), group_size=subject.rules.group_size, sampling=sampling or subject.rules.sampling
+        )
+        return Case(subject.terms(seed), header, tuple(self._rollouts(prompts, finished)))
+
+    def task_seed(self, number: int) -> bytes:
+        """32 bytes: what a pool would draw from node, counter and beacon."""
+        return sha256(f"proofpool calibration {self.seed} {number}".encode())
+
+    def _engine(self, generator: Generator, folder: Path) -> Engine:
+        key = (generator, folder)
+        if key not in self._engines:
+            self._engines[key] = _make_engine(generator)
+            self._engines[key].load(folder)
+        return self._engines[key]
+
+    def _rollouts(self, prompts: Sequence[Prompt], finished: Sequence[Completion]) -> list[Rollout]:
+        completions, shape = sorted(finished, key=lambda c: c.sample), self.subject.rules.toploc
+        if [completion.sample for completion in completions] != list(range(self.subject.num_rollouts)):
+            raise ProofpoolError("an engine didn't finish every rollout once", f"{len(completions)} came")
+        proofs = build_rollouts(
+            [c.hidden_rows for c in completions], chunk_rows=shape.chunk_rows, topk=shape.topk, ties=shape.ties
+        )
+        size = self.subject.rules.group_size
+        return [_rollout(prompts[c.sample // size], c, p) for c, p in zip(completions, proofs, strict=True)]
+
+
+def _make_engine(generator: Generator) -> Engine:
+    if generator.implementation == "transformers":
+        return ReferenceEngine(generator.max_batch, generator.dtype, generator.kernel)
+    return TorchEngine(generator.max_batch, DTYPES[generator.dtype])
+
+
+def _rollout(prompt: Prompt, completion: Completion, proofs: bytes) -> Rollout:
+    return Rollout(
+        input_tokens=prompt.tokens,
+        output_tokens=completion.output_tokens,
+        output_logprobs=completion.output_logprobs,
+        task_reward=0.0,
+        proofs=proofs,
+        step=POLICY_VERSION,
+        problem_id=prompt.problem_id,
+        task_type=prompt.task_type,
+        target_length=prompt.target_length,
+        finish_reason=completion.finish_reason,
+    )

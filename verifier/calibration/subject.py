@@ -1,0 +1,108 @@
+"""What is calibrated: a model folder, and the rules under which it answers.
+
+In: a model folder, and a JSON document with a pool's rules, or with as much of them as is decided. Out: `Subject`.
+What the document leaves out is filled in: thresholds (they are what a calibration is to give), the environment's hash,
+and, where there is no document, short sums as questions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from protocol.canonical import hex0x
+from protocol.checks.case import Terms
+from protocol.environments.base import Environment
+from protocol.environments.registry import environment_of, load_environment
+from protocol.errors import ConfigError, UsageError
+from protocol.rules import Rules
+from protocol.tokenizer import TOKENIZER_FILE, Tokenizer
+from protocol.weights import CONFIG_FILE, WEIGHTS_FILE, ModelConfig
+from verifier.thresholds import default_thresholds
+
+DEFAULT_ENVIRONMENT: dict[str, Any] = {
+    "name": "reasoning_gym",
+    "config": {
+        "dataset": "chain_sum",
+        "parameters": {"min_terms": 2, "max_terms": 5, "min_digits": 1, "max_digits": 2, "allow_negation": False},
+        "answer_marker": "#",
+    },
+}
+POLICY_VERSION = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model and the rules it works under. `folder` has config.json, model.safetensors and tokenizer.json."""
+
+    folder: Path
+    rules: Rules
+    environment: Environment
+    model_config: ModelConfig
+
+    @property
+    def num_rollouts(self) -> int:
+        """Rollouts of one submission."""
+        return self.rules.group_size * self.rules.groups_per_task
+
+    def terms(self, seed: bytes) -> Terms:
+        """What a submission of the task with this seed is judged by."""
+        return Terms(
+            rules=self.rules,
+            environment=self.environment,
+            model_config=self.model_config,
+            seed=seed,
+            policy_version=POLICY_VERSION,
+            max_units=self.rules.max_units,
+        )
+
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of the files that decide the numbers, 0x-hex."""
+        return {name: _file_hash(self.folder / name) for name in (CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE)}
+
+
+def load_subject(folder: Path, rules_file: Path | None = None) -> Subject:
+    """Raises UsageError or ConfigError where folder or document can't be used."""
+    if not folder.is_dir():
+        raise UsageError("there is no such model folder", f"{folder}", "name a folder in Hugging Face format")
+    config, tokenizer = ModelConfig.load(folder), Tokenizer.load(folder)
+    document = _document(rules_file) if rules_file else {}
+    rules = _rules(document, tokenizer)
+    return Subject(folder, rules, environment_of(rules.environment, tokenizer), config)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} can't be read as rules", str(error).splitlines()[0]) from error
+    if not isinstance(document, dict):
+        raise UsageError(f"{path} can't be read as rules", "it isn't a JSON object")
+    return document
+
+
+def _rules(document: dict[str, Any], tokenizer: Tokenizer) -> Rules:
+    named = document.get("environment", DEFAULT_ENVIRONMENT)
+    filled = {"thresholds": default_thresholds(), **document, "environment": named}
+    try:
+        if "environment_hash" not in named:
+            environment = load_environment(named["name"], named.get("config", {}), tokenizer)
+            filled["environment"] = {**named, "environment_hash": environment.environment_hash}
+        return Rules.model_validate(filled)
+    except (ValidationError, KeyError, TypeError) as error:
+        why = (
+            "; ".join(f"{e['loc']}: {e['msg']}" for e in error.errors())
+            if isinstance(error, ValidationError)
+            else f"{error}"
+        )
+        raise ConfigError("the rules can't be used", why, "docs/protocol.md describes them") from error
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hex0x(hashlib.file_digest(file, "sha256").digest())
