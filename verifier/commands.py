@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verifier.calibration.commands import calibrate
+
 if TYPE_CHECKING:
     from protocol.checks.audit_rows import Plan
 

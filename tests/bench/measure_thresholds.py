@@ -1,7 +1,7 @@
-"""Measure what honest and forged submissions look like to the verifier: the figures behind verifier/thresholds.json.
+"""Measure what honest and forged submissions look like to the verifier: the figures behind its limits.
 
 In: the testnet's base model. Out: a table of each statistic's worst honest value and least forged value, and with
-`--write` the figures in verifier/thresholds.json. Run (6 minutes on one core):
+`--write` the figures in verifier/thresholds/testnet.float32.json. Run (6 minutes on one core):
 
     PYTHONPATH=.:tests/unit/verifier python tests/bench/measure_thresholds.py --tasks 8 --write
 """
@@ -33,7 +33,7 @@ from trainer.loss import group_advantages
 from trainer.samples import Sample, TrainingBatch
 
 STATISTICS = ("toploc_exponents", "toploc_mantissas", "sampling_margin", "sampling_mismatch", "logprobs")
-OUT = Path(__file__).resolve().parents[2] / "verifier" / "thresholds.json"
+OUT = Path(__file__).resolve().parents[2] / "verifier" / "thresholds" / "testnet.float32.json"
 Figures = dict[str, float]
 
 
@@ -191,7 +191,7 @@ def cheats(world: World) -> Iterator[tuple[str, Callable[[int], list[Rollout]]]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Figures behind verifier/thresholds.json.")
+    parser = argparse.ArgumentParser(description="Figures behind verifier/thresholds/testnet.float32.json.")
     parser.add_argument("--tasks", type=int, default=8)
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()

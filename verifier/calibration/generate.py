@@ -1,7 +1,7 @@
 """One submission, made by one generator: prompts from a seed, rollouts with proofs, as a worker would hand them in.
 
-In: a subject, a generator, the number of the submission. Out: a `Case`, as a verifier opens it. Rewards aren't computed:
-no limit depends on them.
+In: a subject, a generator, the number of the submission. Out: a `Case`, as a verifier opens it. Rewards aren't
+computed: no limit depends on them.
 """
 
 from __future__ import annotations

@@ -97,4 +97,5 @@ def _whole_lines(path: Path) -> Sequence[dict[str, Any]]:
 
 def _entry(line: dict[str, Any]) -> Entry:
     samples = tuple(Observation.of_row(row) for row in line["samples"])
-    return Entry(*(line[name] for name in ("kind", "number", "generator", "judge")), samples, tuple(line["refused_by"]))
+    refused_by = tuple(line["refused_by"])
+    return Entry(line["kind"], line["number"], line["generator"], line["judge"], samples, refused_by)

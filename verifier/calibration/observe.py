@@ -7,7 +7,7 @@ them (`protocol/checks`). Samples of all sizes show how a statistic's spread shr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Any, cast
 
 import numpy as np
@@ -54,8 +54,8 @@ class Observation:
 
     @classmethod
     def of_row(cls, row: list[Any]) -> Observation:
-        *numbers, ties, flips = row
-        return cls(*numbers, num_ties=tuple(ties), num_tie_flips=tuple(flips))
+        values = dict(zip((field.name for field in fields(cls)), row, strict=True))
+        return cls(**values | {name: tuple(values[name]) for name in ("num_ties", "num_tie_flips")})
 
 
 def judged(case: Case, model: Model, judge: Judge) -> Measurements:

@@ -10,7 +10,7 @@ share of the submissions is in proportion to its batch size, so that each gets a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from protocol.errors import UsageError
@@ -62,7 +62,7 @@ def make_plan(
     """
     if num_submissions < 1 or not batch_sizes or min(batch_sizes) < 1:
         raise UsageError("there is nothing to calibrate", f"{num_submissions} submissions, batches of {batch_sizes}")
-    known_generators = {name: part for name, part in _generators(dtype, batch_sizes)}
+    known_generators = dict(_generators(dtype, batch_sizes))
     known_judges = dict(_judges(dtype))
     return Plan(
         dtype=dtype,
@@ -95,7 +95,7 @@ def _judges(dtype: Dtype) -> Iterator[tuple[str, Judge]]:
         yield "torch-float32", Judge("torch", "float32")
 
 
-def _chosen(names: Sequence[str], known: dict[str, object]) -> list[str]:
+def _chosen(names: Sequence[str], known: Mapping[str, object]) -> list[str]:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise UsageError("this machine can't compute that way", unknown[0], f"there are: {', '.join(known)}")

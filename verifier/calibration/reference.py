@@ -107,15 +107,15 @@ def load_transformers(folder: Path, dtype: Dtype, kernel: Kernel) -> Any:
     attention = "eager" if kernel == "eager" else "sdpa"
     with _quiet():
         try:
-            from transformers import AutoModelForCausalLM
-            from transformers.utils import logging
+            import transformers
         except ImportError as error:
             todo = "pip install transformers, or leave `transformers` out of --generators and --judges"
             raise ConfigError("the transformers library isn't installed", str(error), todo) from error
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype], attn_implementation=attention)
-    return model.eval()
+        library: Any = transformers  # it has hardly any types
+        library.logging.set_verbosity_error()
+        library.logging.disable_progress_bar()
+        loader = library.AutoModelForCausalLM
+        return loader.from_pretrained(folder, dtype=DTYPES[dtype], attn_implementation=attention).eval()
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class Setup:
 
     @property
     def name(self) -> str:
-        parts = [self.implementation, self.dtype]
+        parts: list[str] = [self.implementation, self.dtype]
         if self.kernel != "auto":
             parts.append(self.kernel)
         if self.num_threads > 1:

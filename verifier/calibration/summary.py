@@ -34,7 +34,7 @@ def print_summary(document: ThresholdFile, path: Path) -> None:
 
 
 def _line(report: DeviationReport) -> str:
-    times = {name: value for name, value in report.times_reject.items()}
-    nearest = max(times, key=times.__getitem__)
+    times = report.times_reject
+    nearest = max(times, key=lambda name: times[name])
     refused = f"{report.num_refused} of {report.num_submissions} submissions refused"
     return f"{report.deviation:24} {refused}; at least {times[nearest]:.3g} times the limit of {nearest}"

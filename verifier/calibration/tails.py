@@ -57,7 +57,7 @@ class Tail:
         times = self.share / probability
         if self.method == "exponential":
             return self.threshold + self.scale * math.log(times)
-        return self.threshold + self.scale / self.shape * (times**self.shape - 1)
+        return self.threshold + self.scale / self.shape * math.expm1(self.shape * math.log(times))
 
     def as_document(self) -> dict[str, Any]:
         return {key: _short(value) for key, value in asdict(self).items()}
@@ -67,7 +67,7 @@ def fit_tail(samples: Floats, threshold: float | None = None) -> Tail:
     """The tail above `threshold`, or above the 90 % quantile."""
     if threshold is None and len(samples) < MIN_SAMPLES:
         return _normal(samples)
-    over = float(np.quantile(samples, 1 - TAIL_SHARE)) if threshold is None else threshold
+    over = _threshold(samples) if threshold is None else threshold
     excesses = np.sort(samples[samples > over] - over)
     if len(excesses) < MIN_EXCEEDANCES:
         highest = float(samples.max())
@@ -90,6 +90,13 @@ def fit_tail(samples: Floats, threshold: float | None = None) -> Tail:
     )
 
 
+def _threshold(samples: Floats) -> float:
+    """The 90 % quantile; where samples are counts, half-way to the next one, as excesses over it would all be large."""
+    quantile = float(np.quantile(samples, 1 - TAIL_SHARE, method="lower"))
+    above = samples[samples > quantile]
+    return (quantile + float(above.min())) / 2 if len(above) else quantile
+
+
 def _normal(samples: Floats) -> Tail:
     if len(samples) < 2:
         return Tail("none", len(samples), float(samples.max()), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -105,12 +112,16 @@ def _pareto(excesses: Floats) -> tuple[float, float]:
 
 
 def _distance(excesses: Floats, method: Method, scale: float, shape: float) -> float:
+    """Largest difference of the two distribution functions, half-way between values: counts come in steps."""
+    values, counts = np.unique(excesses, return_counts=True)
+    if len(values) < 2:
+        return 1.0
+    between = (values[1:] + values[:-1]) / 2
     if method == "exponential":
-        fitted = 1 - np.exp(-excesses / scale)
+        fitted = 1 - np.exp(-between / scale)
     else:
-        fitted = 1 - (1 + shape * excesses / scale) ** (-1 / shape)
-    steps = np.arange(len(excesses) + 1) / len(excesses)
-    return float(max(np.abs(fitted - steps[1:]).max(), np.abs(fitted - steps[:-1]).max()))
+        fitted = 1 - (1 + shape * between / scale) ** (-1 / shape)
+    return float(np.abs(fitted - counts.cumsum()[:-1] / len(excesses)).max())
 
 
 def _short(value: object) -> object:
