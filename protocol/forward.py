@@ -63,19 +63,23 @@ class Attention(nn.Module):
     def attend_packed(self, queries: Tensor, keys: Tensor, values: Tensor, packing: Packing) -> Tensor:
         """Causal attention within each sequence: [N, heads, head dim] to [N, heads · head dim]."""
         outputs = []
-        for rows in packing.groups:
-            q, k, v = (x[rows].transpose(1, 2) for x in (queries, keys, values))  # [B, heads, T, head dim]
-            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.shares_heads)
+        for group in packing.groups:
+            q = queries[group.queries].transpose(1, 2)  # [B, heads, T, head dim]
+            k, v = (x[group.keys].transpose(1, 2) for x in (keys, values))
+            mixed = functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=group.sees, is_causal=group.sees is None, enable_gqa=self.shares_heads
+            )
             outputs.append(mixed.transpose(1, 2).flatten(2).flatten(0, 1))
         return torch.cat(outputs)[packing.restore]
 
     def attend_cached(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """One query a row ([B, heads, head dim]) over cached [T, B, kv heads, head dim]; `mask` [T, B] is added."""
         if self.shares_heads or queries.dtype != torch.float32:
-            q, k, v = (x.movedim(0, 2) for x in (queries[None], keys, values))  # [B, heads, T, head dim]
+            # The queries that share a key-value head stand where a sequence's queries would: keys are read once.
+            q = queries.unflatten(1, (keys.shape[2], -1))
+            k, v = (x.movedim(0, 2) for x in (keys, values))  # [B, kv heads, T, head dim]
             bias = mask.T[:, None, None].to(queries.dtype)
-            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, enable_gqa=self.shares_heads)
-            return mixed.flatten(1)
+            return functional.scaled_dot_product_attention(q, k, v, attn_mask=bias).flatten(1)
         # Many short rows: streaming multiplications are twice as fast as a matrix product per row and head.
         scores = (keys * (queries * self.head_dim**-0.5)).sum(-1) + mask[:, :, None]
         weighted: Tensor = values * scores.softmax(0)[..., None]

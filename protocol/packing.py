@@ -1,8 +1,13 @@
 """How sequences of different lengths share one forward pass without seeing each other.
 
-In: lengths. Out: a `Packing`: each token's position, and index tensors that gather packed rows into
-padded groups of similar length for attention, and back. Padding is on the right, so a causal mask
-alone keeps it out: no real token ever attends to a padded one or to another sequence.
+In: lengths, and which sequences continue which. Out: a `Packing`: each token's position, and index tensors that
+gather packed rows into padded groups of similar length for attention, and back. Padding is on the right, so
+causality alone keeps it out: no real token ever attends to a padded one or to another sequence.
+
+The rollouts of a group continue one prompt, which then goes through the model once:
+
+    prompt ─┬─▶ completion 0        Packing.of([prompt, completion 0, completion 1], continues=[-1, 0, 0])
+            └─▶ completion 1
 """
 
 from __future__ import annotations
@@ -18,39 +23,59 @@ from protocol.errors import ProofpoolError
 
 LENGTH_STEP = 16
 """Sequences whose lengths round up to the same multiple share a group: wastes at most 15 rows each."""
+NOTHING = -1
+"""What a sequence continues that starts at position 0."""
+
+
+@dataclass(frozen=True)
+class AttentionGroup:
+    """B sequences that attend in one call, padded to T tokens, after P tokens of what they continue.
+
+    `queries` [B, T] and `keys` [B, P + T] are int64 row numbers of the packed batch (padded entries repeat the
+    sequence's last row); `sees` is bool [T, P + T], or None where P is 0: plain causality.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    sees: Tensor | None
 
 
 @dataclass(frozen=True)
 class Packing:
     """Index arithmetic of one packed batch of N tokens in S sequences.
 
-    `positions` [N] int64; `groups`: per group a [B, T] int64 of packed row numbers (padded entries
-    repeat the sequence's last row); `restore` [N] int64: where each packed row lies in the
-    concatenation of the flattened groups.
+    `positions` [N] int64; `restore` [N] int64: where each packed row lies in the concatenation of the groups'
+    flattened queries.
     """
 
     lengths: tuple[int, ...]
     positions: Tensor
-    groups: tuple[Tensor, ...]
+    groups: tuple[AttentionGroup, ...]
     restore: Tensor
 
     @classmethod
-    def of(cls, lengths: Sequence[int]) -> Packing:
-        """Raises ProofpoolError for an empty sequence: it has no last token to continue from."""
+    def of(cls, lengths: Sequence[int], continues: Sequence[int] | None = None) -> Packing:
+        """Raises ProofpoolError for an empty sequence: it has no last token to continue from.
+
+        `continues` names the sequence that each one goes on from and sees all of, −1 for none; one that goes on
+        from another can't be continued itself.
+        """
         if not lengths or min(lengths) < 1:
             raise ProofpoolError("a packed batch needs sequences of at least one token", f"lengths {list(lengths)[:8]}")
         sizes = torch.tensor(lengths)
         starts = sizes.cumsum(0) - sizes
-        positions = torch.arange(int(sizes.sum())) - starts.repeat_interleave(sizes)
+        parents = _parents(len(lengths), continues)
+        prefixes = torch.where(parents == NOTHING, 0, sizes[parents])
+        positions = torch.arange(int(sizes.sum())) - (starts - prefixes).repeat_interleave(sizes)
         groups, restore, offset = [], torch.empty_like(positions), 0
-        bins = (sizes + LENGTH_STEP - 1) // LENGTH_STEP
-        for size_bin in sorted(set(bins.tolist())):
-            members = torch.nonzero(bins == size_bin).flatten()
+        kinds = torch.stack([prefixes, (sizes + LENGTH_STEP - 1) // LENGTH_STEP], dim=1)
+        for kind in kinds.unique(dim=0):
+            members = torch.nonzero((kinds == kind).all(dim=1)).flatten()
             columns = torch.arange(int(sizes[members].max()))
             rows = starts[members, None] + torch.minimum(columns, sizes[members, None] - 1)
             real = (columns < sizes[members, None]).flatten()
             restore[rows.flatten()[real]] = offset + torch.nonzero(real).flatten()
-            groups.append(rows)
+            groups.append(_group(rows, starts[parents[members]], int(kind[0])))
             offset += rows.numel()
         return cls(tuple(lengths), positions, tuple(groups), restore)
 
@@ -62,3 +87,20 @@ class Packing:
     def last_rows(self) -> Tensor:
         """[S] int64: the packed row of each sequence's last token."""
         return torch.tensor(self.lengths).cumsum(0) - 1
+
+
+def _group(rows: Tensor, prefix_starts: Tensor, prefix: int) -> AttentionGroup:
+    if not prefix:
+        return AttentionGroup(rows, rows, None)
+    keys = torch.cat([prefix_starts[:, None] + torch.arange(prefix), rows], dim=1)
+    length = rows.shape[1]
+    return AttentionGroup(rows, keys, torch.ones(length, prefix + length, dtype=torch.bool).tril(prefix))
+
+
+def _parents(num_sequences: int, continues: Sequence[int] | None) -> Tensor:
+    """int64 [S], checked."""
+    parents = torch.full((num_sequences,), NOTHING) if continues is None else torch.tensor(continues)
+    is_sound = len(parents) == num_sequences and int(parents.min()) >= NOTHING and int(parents.max()) < num_sequences
+    if not is_sound or bool((parents[parents[parents != NOTHING]] != NOTHING).any()):
+        raise ProofpoolError("a sequence continues what it can't", f"{list(continues or [])[:8]}")
+    return parents

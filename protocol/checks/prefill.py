@@ -1,9 +1,8 @@
 """One packed forward pass over the audited rollouts, for every check that needs the model.
 
 In: a case whose cheap checks have passed, and the model of its policy version. Out: `Measurements`.
-Prompt and completion go through the model together; row i of a completion is the state that its token i was
-sampled from (row 0: the last prompt token's). Rollouts are taken in slices of a bounded number of tokens, and
-logits of a slice in blocks, so memory doesn't grow with the submission.
+A prompt goes through the model once for all of its rollouts. Rollouts are taken in slices of a bounded number of
+tokens, and logits of a slice in blocks, so memory doesn't grow with the submission.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from protocol.rules import ToplocRules
 from protocol.sampling import Keys, Logits, Tokens, noise_keys
 from protocol.sampling_rows import RowStatistics, measure_rows
 from protocol.stamp import StampPair
+from protocol.states import sampled_states
 from protocol.toploc.strict import ChunkResult, verify_rollouts
 
 MAX_SLICE_TOKENS = 8192
@@ -79,17 +79,6 @@ def slices(rollouts: Sequence[Rollout], numbers: Sequence[int], max_tokens: int)
         held.append(number)
         num_tokens += length
     yield Slice(tuple(held), tuple(rollouts[index] for index in held))
-
-
-def sampled_states(model: CausalLM, rollouts: Sequence[Rollout]) -> Tensor:
-    """Hidden states [N, H] that the N output tokens of these rollouts were sampled from, in one packed pass."""
-    sequences = [np.concatenate([r.input_tokens, r.output_tokens[:-1]]) for r in rollouts]
-    is_sampled = np.concatenate(
-        [np.arange(len(s)) >= len(r.input_tokens) - 1 for s, r in zip(sequences, rollouts, strict=True)]
-    )
-    tokens = torch.from_numpy(np.concatenate(sequences).astype(np.int64))
-    states: Tensor = model(tokens, [len(s) for s in sequences])[torch.from_numpy(is_sampled)]
-    return states
 
 
 Answers = dict[StampPair, float]

@@ -24,10 +24,10 @@ from protocol.errors import ProofpoolError
 from protocol.forward import CausalLM
 from protocol.kv_cache import KvCache
 from protocol.packing import Packing
-from protocol.rollouts import Int32Array
 from protocol.rules import SamplingRules
 from protocol.sampling import noise_keys
 from protocol.sampling_torch import draw_rows
+from protocol.states import distinct
 
 COMPACT_SHARE = 0.75
 """Finished rows stay in the batch until so few are alive: copying the cache costs more than some idle rows."""
@@ -141,10 +141,3 @@ class Batch:
                 # An idle row still takes part in each step: from position 0 again it can't outgrow the cache.
                 self._cache.lengths[row] = 0
         return finished
-
-
-def distinct(prompts: Ordered[Int32Array]) -> tuple[list[Int32Array], list[int]]:
-    """The different prompts, and the place of each prompt among them: a group's prompt is computed once."""
-    places: dict[bytes, int] = {}
-    of_each = [places.setdefault(prompt.astype(np.int32).tobytes(), len(places)) for prompt in prompts]
-    return [np.frombuffer(prompt, dtype=np.int32) for prompt in places], of_each

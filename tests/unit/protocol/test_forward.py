@@ -113,6 +113,22 @@ def test_no_sequence_sees_another(lengths: list[int], data: st.DataObject) -> No
         assert torch.equal(before[index], after[index]) == (index != changed)
 
 
+@pytest.mark.parametrize("changes", VARIANTS)
+@settings(max_examples=10, deadline=None)
+@given(prompts=st.lists(st.integers(1, 20), min_size=1, max_size=3), lengths=st.lists(st.integers(1, 40), max_size=6))
+@torch.no_grad()
+def test_continuations_equal_whole_sequences(
+    changes: dict[str, object], prompts: list[int], lengths: list[int]
+) -> None:
+    model, sequences = make_model(**changes), make_sequences([*prompts, *lengths])
+    continues = [-1] * len(prompts) + [i % len(prompts) for i in range(len(lengths))]
+    packing = Packing.of([len(s) for s in sequences], continues)
+    found = model(torch.cat(sequences), packing).split(packing.lengths)
+    whole = [s if i < 0 else torch.cat([sequences[i], s]) for s, i in zip(sequences, continues, strict=True)]
+    for hidden, wanted in zip(found, packed_hidden(model, whole), strict=True):
+        torch.testing.assert_close(hidden, wanted[-len(hidden) :], atol=TOLERANCE, rtol=TOLERANCE)
+
+
 @torch.no_grad()
 def test_no_token_sees_a_later_one() -> None:
     model, (sequence,) = make_model(), make_sequences([20])
