@@ -24,21 +24,24 @@ class ForgedProof(Dishonest):
 
     def proofs(self, work: Work, completions: Sequence[Completion]) -> list[bytes]:
         topk, chunk_rows = work.rules.toploc.topk, work.rules.toploc.chunk_rows
-        forgers = (_short_constant, _full_constant, _random)
+        forgers = (short_constant, full_constant, random_proof)
         forge = forgers[work.task.counter % len(forgers)]
         chunks = [num_chunks(len(completion.output_tokens), chunk_rows) for completion in completions]
         return [b"".join(forge(topk, number) for number in range(count)) for count in chunks]
 
 
-def _short_constant(topk: int, number: int) -> bytes:
+def short_constant(topk: int, number: int) -> bytes:
+    """A polynomial of degree 0, written as short as it can be."""
     return _encode([LIKELY_BITS])
 
 
-def _full_constant(topk: int, number: int) -> bytes:
+def full_constant(topk: int, number: int) -> bytes:
+    """The same with zeros for the coefficients that honest proofs have."""
     return _encode([LIKELY_BITS] + [0] * (topk - 1))
 
 
-def _random(topk: int, number: int) -> bytes:
+def random_proof(topk: int, number: int) -> bytes:
+    """As many coefficients as honest proofs have, drawn for the chunk of this number."""
     stream = random.Random(number)
     return _encode([stream.randrange(MODULUS) for _ in range(topk)])
 

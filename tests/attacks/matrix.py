@@ -1,0 +1,107 @@
+"""The attack matrix: how many of each attack's rollouts and submissions are caught, by which check, at what cost.
+
+In: an arena and attacks. Out: a `Line` an attack. Per rollout: each altered rollout judged as a file of its own. Per
+submission: files of 64 rollouts, resampled from those that were tried.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from protocol.reasons import Outcome
+from protocol.wire import CheckResult
+from tests.attacks.arena import Arena
+from tests.attacks.attack import Attack
+from tests.attacks.shares import Share, resampled, wilson
+from tests.attacks.trial import Trial, Tried, tried
+
+ROLLOUTS_A_FILE = 64
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much resampling: sets of rollouts, and files drawn from each."""
+
+    num_sets: int = 100
+    num_files: int = 10
+
+
+@dataclass(frozen=True)
+class Line:
+    """One attack against one pool.
+
+    `value` and `limit` are of the check that decides most of the files, at their median; `outcome` is the mildest
+    among the refused files; `least_excess` is the smallest value/limit over files, the attack's distance from passing.
+    """
+
+    attack: str
+    lie: str
+    close: str
+    num_rollouts: int
+    num_altered: int
+    num_tokens: int
+    rollouts: Share
+    submissions: Share
+    check: str
+    reason: str
+    outcome: str
+    value: float | None
+    limit: float | None
+    least_excess: float | None
+
+    @property
+    def is_always_caught(self) -> bool:
+        return self.submissions.low == 1.0
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def lines(arena: Arena, attacks: Sequence[Attack], effort: Effort) -> Iterator[Line]:
+    for attack in attacks:
+        yield line_of(tried(arena, attack), effort)
+
+
+def line_of(trial: Trial, effort: Effort) -> Line:
+    seen: list[CheckResult] = []
+
+    def is_caught(pool: Sequence[Tried]) -> bool:
+        seen.append(trial.judge(pool))
+        return seen[-1].outcome != Outcome.ACCEPT
+
+    altered = trial.altered
+    caught = sum(trial.judge([one]).outcome != Outcome.ACCEPT for one in altered)
+    submissions = resampled(trial.rollouts, is_caught, ROLLOUTS_A_FILE, effort.num_sets, effort.num_files)
+    return Line(
+        attack=trial.attack.name,
+        lie=trial.attack.lie,
+        close=trial.attack.close,
+        num_rollouts=len(trial.rollouts),
+        num_altered=len(altered),
+        num_tokens=sum(one.rollout.num_units for one in trial.rollouts),
+        rollouts=wilson(caught, len(altered)),
+        submissions=submissions,
+        **_what_decided([result for result in seen if result.outcome != Outcome.ACCEPT]),
+    )
+
+
+def _what_decided(refusals: Sequence[CheckResult]) -> dict[str, Any]:
+    if not refusals:
+        return dict.fromkeys(("check", "reason", "outcome"), "") | dict.fromkeys(("value", "limit", "least_excess"))
+    check = Counter(result.check for result in refusals).most_common(1)[0][0]
+    deciding = [result for result in refusals if result.check == check]
+    values = [r.value for r in deciding if r.value is not None and r.reject_threshold]
+    excess = [r.value / r.reject_threshold for r in deciding if r.value is not None and r.reject_threshold]
+    return {
+        "check": check,
+        "reason": deciding[0].reason or "",
+        "outcome": Outcome(min(result.outcome for result in refusals)).name.lower(),
+        "value": float(np.median(values)) if values else None,
+        "limit": float(np.median([r.reject_threshold for r in deciding if r.reject_threshold])) if values else None,
+        "least_excess": float(min(excess)) if excess else None,
+    }

@@ -1,0 +1,95 @@
+"""Tokens of the right model that its noise didn't draw; proofs and log-probs are the right model's too.
+
+What it gains in earnest: influence on the training, cheaper decoding, better rewards. Caught by: the margins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from protocol.canonical import sha256
+from protocol.engines.base import Completion
+from protocol.sampling import noise_keys
+from protocol.sampling_torch import as_tensor, draw_tokens
+from tests.attacks.arena import RIGHT, Arena, completion
+from tests.attacks.attack import Proved
+from tests.attacks.decode import decode
+
+
+@dataclass(frozen=True)
+class OtherSampling(Proved):
+    """Sampling rules of the worker's own."""
+
+    changes: dict[str, float] = field(default_factory=dict)
+
+    def completions(self, arena: Arena, counter: int) -> list[Completion]:
+        sampling = arena.rules.sampling.model_copy(update=self.changes)
+        return arena.draw(counter, model=RIGHT, sampling=sampling)
+
+
+@dataclass(frozen=True)
+class WrongSeed(Proved):
+    """Noise of the worker's own: one try among many."""
+
+    number: int = 1
+
+    def completions(self, arena: Arena, counter: int) -> list[Completion]:
+        return arena.draw(counter, model=RIGHT, seed=other_seed(arena, counter, self.number))
+
+
+@dataclass(frozen=True)
+class BestOf(Proved):
+    """The best of several tries for each rollout, by reward; the first try is the honest one."""
+
+    num_tries: int = 4
+
+    def completions(self, arena: Arena, counter: int) -> list[Completion]:
+        tries = [arena.draw(counter)]
+        for number in range(1, self.num_tries):
+            tries.append(arena.draw(counter, model=RIGHT, seed=other_seed(arena, counter, number)))
+        rewards = [self.rewards(arena, counter, each) for each in tries]
+        return [best(column, scores) for column, scores in zip(zip(*tries), zip(*rewards))]  # noqa: B905
+
+
+@dataclass(frozen=True)
+class Drafted(Proved):
+    """Speculative decoding that accepts whatever the draft model proposes: every `period`th token is the right model's."""
+
+    draft: str = ""
+    period: int = 4
+
+    def completions(self, arena: Arena, counter: int) -> list[Completion]:
+        sampling = arena.rules.sampling
+        seed = arena.world.seed(counter)
+
+        def choose(position: int, logits: list[Tensor]) -> Tensor:
+            numbers = range(len(logits[0]))
+            keys = as_tensor(noise_keys(seed, list(numbers), [position for _ in numbers]))
+            return draw_tokens(logits[position % self.period > 0], keys, sampling)[0]
+
+        def made() -> list[Completion]:
+            models = [arena.model(RIGHT), arena.model(self.draft)]
+            rows = decode(models, arena.prompt_tokens(counter), choose, sampling.max_new_tokens, arena.eos_ids)
+            return [finished(arena, sample, tokens) for sample, tokens in enumerate(rows)]
+
+        return arena.cache.get(f"{arena.identity} {sampling} {self} {counter}", made)
+
+
+def other_seed(arena: Arena, counter: int, number: int) -> bytes:
+    return sha256(arena.world.seed(counter) + bytes([number]))
+
+
+def best(tries: Sequence[Completion], rewards: Sequence[float]) -> Completion:
+    """The first with the highest reward."""
+    return max(zip(tries, rewards, strict=True), key=lambda pair: pair[1])[0]
+
+
+def finished(arena: Arena, sample: int, tokens: torch.Tensor | object) -> Completion:
+    """Tokens of a loop of one's own, with the reason why they end."""
+    ids = completion(sample, tokens, "length")  # type: ignore[arg-type]
+    stopped = int(ids.output_tokens[-1]) in arena.eos_ids
+    return completion(sample, ids.output_tokens, "stop" if stopped else "length")
