@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -108,13 +108,12 @@ class Arena:
     def proved(self, counter: int, completions: Sequence[Completion], rewards: Sequence[float]) -> list[Rollout]:
         """Rows whose proofs and log-probs one prefill of the judging model gives, whoever drew the tokens."""
         bare = [
-            rollout_of(self.prompt_of(counter, c.sample), c, b"", r, 0) for c, r in zip(completions, rewards, strict=True)
+            rollout_of(self.prompt_of(counter, c.sample), c, b"", r, 0)
+            for c, r in zip(completions, rewards, strict=True)
         ]
         return self.prove(counter, bare)
 
     def prove(self, counter: int, rows: Sequence[Rollout]) -> list[Rollout]:
-        from dataclasses import replace
-
         readings = self.read(counter, rows)
         proofs = build_rollouts([reading.states for reading in readings], ties=self.rules.toploc.ties)
         return [

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from protocol.engines.base import Completion
 from protocol.rollouts import Rollout
 from verifier.case import Dossier
@@ -49,6 +51,10 @@ class Attack:
         """The signed file."""
         return arena.world.dossier(self.rows(arena, counter), counter)
 
+    def is_lie(self, row: Rollout, honest: Rollout) -> bool:
+        """Whether an honest worker would have sent another row."""
+        return row.row_bytes() != honest.row_bytes()
+
     def find_twin(self, arena: Arena) -> FindTwin:
         """What the verifier remembers of this node; a worker that repeats itself has a past."""
         return lambda node, completions_hash, submission_id: None
@@ -61,3 +67,7 @@ class Proved(Attack):
         completions = self.completions(arena, counter)
         rewards = self.rewards(arena, counter, completions)
         return arena.proved(counter, completions, rewards)
+
+    def is_lie(self, row: Rollout, honest: Rollout) -> bool:
+        """The same tokens, proved in a prefill, are honest work."""
+        return not np.array_equal(row.output_tokens, honest.output_tokens)

@@ -29,7 +29,7 @@ Claim = Callable[[Rollout], Rollout]
 class Claimed(Attack):
     """Honest rows, each with one claim changed."""
 
-    claim: Claim = lambda row: row  # noqa: E731
+    claim: Claim = lambda row: row
 
     def rows(self, arena: Arena, counter: int) -> list[Rollout]:
         return [self.claim(row) for row in super().rows(arena, counter)]
@@ -105,17 +105,21 @@ class Bomb(Attack):
         ends = pa.array(np.arange(self.num_rows + 1, dtype=np.int32) * self.num_tokens)
         lists = pa.ListArray.from_arrays(ends, tokens)
         floats = pa.ListArray.from_arrays(ends, tokens.cast(pa.float32()))
-        single = {"proofs": row.proofs, "problem_id": row.problem_id, "task_type": row.task_type}
+        single = {"proofs": row.proofs[:1], "problem_id": row.problem_id, "task_type": row.task_type}
         single |= {"task_rewards": 0.0, "step": 0, "target_lengths": -1, "finish_reason": "length"}
         wide = {"input_tokens": lists, "output_tokens": lists, "output_logprobs": floats}
         columns = [
-            wide[field.name] if field.name in wide else pa.repeat(pa.scalar(single[field.name], field.type), self.num_rows)
+            wide[field.name]
+            if field.name in wide
+            else pa.repeat(pa.scalar(single[field.name], field.type), self.num_rows)
             for field in SCHEMA
         ]
         buffer = io.BytesIO()
         with pq.ParquetWriter(buffer, SCHEMA, compression="zstd", use_dictionary=self.dictionary) as writer:
             writer.write_table(pa.Table.from_arrays(columns, schema=SCHEMA))
-            writer.add_key_value_metadata({HEADER_KEY: canonical_json(arena.world.header(counter).model_dump(mode="json"))})
+            writer.add_key_value_metadata(
+                {HEADER_KEY: canonical_json(arena.world.header(counter).model_dump(mode="json"))}
+            )
         return buffer.getvalue()
 
 

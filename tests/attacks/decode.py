@@ -21,7 +21,11 @@ Choose = Callable[[int, list[Tensor]], Tensor]
 
 @torch.inference_mode()
 def decode(
-    models: Sequence[CausalLM], prompts: Sequence[Int32Array], choose: Choose, max_new_tokens: int, eos_ids: Collection[int]
+    models: Sequence[CausalLM],
+    prompts: Sequence[Int32Array],
+    choose: Choose,
+    max_new_tokens: int,
+    eos_ids: Collection[int],
 ) -> list[Int32Array]:
     """Output tokens int32 [T] of each prompt; every model reads the tokens that were chosen."""
     packing = Packing.of([len(prompt) for prompt in prompts])
@@ -29,12 +33,14 @@ def decode(
     width = max(packing.lengths) + max_new_tokens
     started = [model.prefill(flat, packing.lengths, width) for model in models]
     hidden, caches = [h[packing.last_rows] for h, _ in started], [cache for _, cache in started]
-    columns = []
-    for position in range(max_new_tokens):
-        tokens = choose(position, [m.logits(h) for m, h in zip(models, hidden, strict=True)])
+    columns: list[Tensor] = []
+    ended = torch.zeros(len(prompts), dtype=torch.bool)
+    while len(columns) < max_new_tokens and not bool(ended.all()):
+        if columns:
+            hidden = [m.step(columns[-1], cache) for m, cache in zip(models, caches, strict=True)]
+        tokens = choose(len(columns), [m.logits(h) for m, h in zip(models, hidden, strict=True)])
         columns.append(tokens)
-        if position + 1 < max_new_tokens:
-            hidden = [m.step(tokens, cache) for m, cache in zip(models, caches, strict=True)]
+        ended |= torch.isin(tokens, torch.tensor(list(eos_ids)))
     return [cut(row, eos_ids) for row in torch.stack(columns, dim=1).numpy().astype(np.int32)]
 
 

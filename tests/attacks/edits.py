@@ -37,6 +37,9 @@ class Edited(Attack):
             for row, c, reward in zip(stale, edited, rewards, strict=True)
         ]
 
+    def is_lie(self, row: Rollout, honest: Rollout) -> bool:
+        return not np.array_equal(row.output_tokens, honest.output_tokens)
+
 
 @torch.inference_mode()
 def _edited(arena: Arena, honest: Completion, chosen: np.ndarray) -> Completion:

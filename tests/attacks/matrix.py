@@ -1,7 +1,7 @@
 """The attack matrix: how many of each attack's rollouts and submissions are caught, by which check, at what cost.
 
 In: an arena and attacks. Out: a `Line` an attack. Per rollout: each altered rollout judged as a file of its own. Per
-submission: files of 64 rollouts, resampled from those that were tried.
+submission: files of 64 rollouts with a lie in them, resampled from those that were tried.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from protocol.reasons import Outcome
 from protocol.wire import CheckResult
 from tests.attacks.arena import Arena
 from tests.attacks.attack import Attack
-from tests.attacks.shares import Share, resampled, wilson
-from tests.attacks.trial import Trial, Tried, tried
+from tests.attacks.shares import Share, resampled_files, share_of_sets, wilson
+from tests.attacks.trial import Trial, tried
 
 ROLLOUTS_A_FILE = 64
 
@@ -28,7 +28,7 @@ class Effort:
     """How much resampling: sets of rollouts, and files drawn from each."""
 
     num_sets: int = 100
-    num_files: int = 10
+    num_files: int = 5
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,14 @@ def lines(arena: Arena, attacks: Sequence[Attack], effort: Effort) -> Iterator[L
 
 
 def line_of(trial: Trial, effort: Effort) -> Line:
-    seen: list[CheckResult] = []
-
-    def is_caught(pool: Sequence[Tried]) -> bool:
-        seen.append(trial.judge(pool))
-        return seen[-1].outcome != Outcome.ACCEPT
-
     altered = trial.altered
     caught = sum(trial.judge([one]).outcome != Outcome.ACCEPT for one in altered)
-    submissions = resampled(trial.rollouts, is_caught, ROLLOUTS_A_FILE, effort.num_sets, effort.num_files)
+    is_altered = [one.is_altered for one in trial.rollouts]
+    sets = [
+        [trial.judge([trial.rollouts[number] for number in file]) for file in files]
+        for files in resampled_files(is_altered, ROLLOUTS_A_FILE, effort.num_sets, effort.num_files)
+    ]
+    refusals = [result for files in sets for result in files if result.outcome != Outcome.ACCEPT]
     return Line(
         attack=trial.attack.name,
         lie=trial.attack.lie,
@@ -85,8 +84,8 @@ def line_of(trial: Trial, effort: Effort) -> Line:
         num_altered=len(altered),
         num_tokens=sum(one.rollout.num_units for one in trial.rollouts),
         rollouts=wilson(caught, len(altered)),
-        submissions=submissions,
-        **_what_decided([result for result in seen if result.outcome != Outcome.ACCEPT]),
+        submissions=share_of_sets([[r.outcome != Outcome.ACCEPT for r in files] for files in sets]),
+        **_what_decided(refusals),
     )
 
 

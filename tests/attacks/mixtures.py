@@ -24,3 +24,6 @@ class Tenth(Attack):
     def rows(self, arena: Arena, counter: int) -> list[Rollout]:
         good, bad = Attack("", "").rows(arena, counter), self.attack.rows(arena, counter)
         return [b if i % PERIOD == 0 else g for i, (g, b) in enumerate(zip(good, bad, strict=True))]
+
+    def is_lie(self, row: Rollout, honest: Rollout) -> bool:
+        return self.attack.is_lie(row, honest)

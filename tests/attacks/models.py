@@ -1,7 +1,7 @@
 """The models that cheats use, by name, for each pool that is lied to.
 
-In: an arena's right model. Out: others. Where no second checkpoint of the same size exists, one is made by shaking every
-weight by a tenth of its spread: farther from the right one than fine-tunes, nearer than another seed.
+In: an arena's right model. Out: others. Where no second checkpoint of the same size exists, one is made by shaking
+every weight by a tenth of its spread: farther from the right one than fine-tunes, nearer than another seed.
 """
 
 from __future__ import annotations

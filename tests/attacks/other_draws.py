@@ -57,7 +57,7 @@ class BestOf(Proved):
 
 @dataclass(frozen=True)
 class Drafted(Proved):
-    """Speculative decoding that accepts whatever the draft model proposes: every `period`th token is the right model's."""
+    """Speculative decoding without acceptance: of each `period` tokens, the first is the right model's."""
 
     draft: str = ""
     period: int = 4

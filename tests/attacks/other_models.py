@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.engines.base import Completion
+from protocol.rollouts import Rollout
 from tests.attacks.arena import Arena
 from tests.attacks.attack import Attack, Proved
 
@@ -37,9 +38,12 @@ class OtherModelProved(Proved):
 
 @dataclass(frozen=True)
 class OtherBatch(Attack):
-    """Honest work in another batch shape: the control."""
+    """Honest work in another batch shape: the control, each of whose rollouts is to pass."""
 
     max_batch: int = 1
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:
         return arena.draw(counter, max_batch=self.max_batch)
+
+    def is_lie(self, row: Rollout, honest: Rollout) -> bool:
+        return True

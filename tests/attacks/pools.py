@@ -17,10 +17,11 @@ from tests.unit.verifier.verifier_world import BASE_MODEL, World, make_rules
 DTYPES = ("float32", "bfloat16")
 
 
-def tiny(dtype: str = "float32", num_tasks: int = 4, cache: Cache | None = None) -> Arena:
+def tiny(dtype: str = "float32", num_tasks: int = 4, cache: Cache | None = None, num_groups: int = 8) -> Arena:
     """The testnet's model and task: 64 rollouts a task, about 1,700 tokens."""
     environment = testnet_environment(Tokenizer.load(BASE_MODEL))
-    rules = make_rules(environment, sampling=SamplingRules(max_new_tokens=MAX_NEW_TOKENS), groups_per_task=8)
+    sampling = SamplingRules(max_new_tokens=MAX_NEW_TOKENS)
+    rules = make_rules(environment, sampling=sampling, groups_per_task=num_groups)
     world = World(rules, environment, BASE_MODEL, CausalLM.load(BASE_MODEL).eval())
     return Arena(f"tiny, {dtype}", world, MODELS, cache or Cache(None), num_tasks, honest=_honest(dtype))
 

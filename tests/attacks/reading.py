@@ -19,7 +19,7 @@ from protocol.checks.case import Case
 from protocol.checks.measurements import Measurements
 from protocol.rollouts import Rollout
 from protocol.toploc.strict import verify_rollouts
-from tests.attacks.cache import Cache
+from tests.attacks.cache import Cache, reading_hash
 from tests.unit.verifier.verifier_world import World
 
 MAX_TOKENS = 2048
@@ -36,9 +36,7 @@ class Reading:
     def against(self, world: World, number: int, proofs: bytes) -> Measurements:
         """The measurements of rollout `number`, with these tokens and these proofs, which parse."""
         shape = world.rules.toploc
-        result = verify_rollouts(
-            [self.states], [proofs], chunk_rows=shape.chunk_rows, topk=shape.topk, ties=shape.ties
-        )
+        result = verify_rollouts([self.states], [proofs], chunk_rows=shape.chunk_rows, topk=shape.topk, ties=shape.ties)
         return renumbered(replace(self.found, chunks=result.chunks), number)
 
 
@@ -55,7 +53,8 @@ class Readings:
         keys = [_key(counter, index, row) for index, row in enumerate(rows)]
         unread = [index for index, key in enumerate(keys) if key not in self._known]
         if unread:
-            text = f"{self._identity} {world.model.model.norm.weight.dtype} {world.rules.sampling} {world.rules.thresholds.sampling_margin_clip} "
+            rules = (world.rules.sampling, world.rules.thresholds.sampling_margin_clip)
+            text = f"{reading_hash()} {self._identity} {world.model.model.norm.weight.dtype} {rules} "
             made = self._cache.get(text + "".join(keys[i] for i in unread), lambda: _read(world, counter, rows, unread))
             self._known |= {keys[index]: reading for index, reading in zip(unread, made, strict=True)}
         return [self._known[key] for key in keys]

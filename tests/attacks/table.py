@@ -19,6 +19,8 @@ from tests.attacks.prompts import HiddenPrompt, HiddenPromptProved, OtherPrompt
 from tests.attacks.proofs import FORGES, Bent, Forged, Offline, Resized
 
 ROUNDED = "rounding of weights is noise: a precise pool tells it, a bf16 pool's own noise is about as large"
+UNUSED = "nobody uses claimed log-probs: the trainer computes its own"
+TIES = "numerical noise chooses there too"
 NEAR = "one small step moves the model less than kernels differ"
 
 OTHER_MODELS: tuple[Attack, ...] = (
@@ -48,7 +50,7 @@ OTHER_DRAWS: tuple[Attack, ...] = (
     BestOf("best-of-4", "the best of 4 tries for each rollout"),
     Drafted("drafted", "a draft's tokens accepted unseen, 3 of 4", draft="smaller"),
     BranchGrinding("branches-0.1", "the best of 4 ways through ties within 0.1 nats", num_ties=2, within=0.1),
-    BranchGrinding("branches-1e-3", "the best of 4 ways through ties within 0.001 nats", num_ties=2, within=1e-3),
+    BranchGrinding("branches-1e-3", "the best of 4 ways through ties within 0.001 nats", TIES, num_ties=2, within=1e-3),
 )
 
 PROMPTS: tuple[Attack, ...] = (
@@ -82,7 +84,10 @@ COPIES: tuple[Attack, ...] = (
 )
 
 PROOFS: tuple[Attack, ...] = (
-    *(Forged(f"proof-{name.split(',')[0]}{'-full' if 'full' in name else ''}", f"{name}", forge=f) for name, f in FORGES.items()),
+    *(
+        Forged(f"proof-{name.split(',')[0]}{'-full' if 'full' in name else ''}", f"{name}", forge=f)
+        for name, f in FORGES.items()
+    ),
     Resized("proof-truncated", "two bytes missing", cut=2),
     Resized("proof-overlong", "one chunk more", extra=1),
     Offline("proof-offline", "a polynomial through each dimension's mean over other work"),
@@ -93,7 +98,7 @@ PROOFS: tuple[Attack, ...] = (
 
 CLAIMS: tuple[Attack, ...] = (
     Claimed("false-reward", "every completion passed", claim=claims.all_pass),
-    Claimed("false-logprobs", "log-probs a tenth nearer to 0", claim=claims.surer),
+    Claimed("false-logprobs", "log-probs a tenth nearer to 0", UNUSED, claim=claims.surer),
     Claimed("no-logprobs", "log-probs all 0", claim=claims.flat),
     Claimed("false-version", "rows of the next policy version", claim=claims.later),
     OtherVersion("false-version-signed", "the signed claim names the next policy version"),

@@ -1,14 +1,14 @@
 """Every rollout and file of an attack, judged by the product's own checks.
 
-In: an arena and an attack. Out: a `Trial`: what each rollout's file comes to by itself, and measurements that any pool of
-these rollouts can be judged by without the model. What a file is refused for before the model runs goes through
+In: an arena and an attack. Out: a `Trial`: what each rollout's file comes to by itself, and measurements that any file
+of these rollouts can be judged by without the model. What a file is refused for before the model runs goes through
 `verifier/pipeline.py`; what needs the model through `protocol/checks/stages.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NoReturn
 
@@ -64,6 +64,7 @@ class Trial:
     """Any case of the pool, for its terms."""
     rollouts: tuple[Tried, ...]
     refused: tuple[CheckResult, ...]
+    _known: dict[tuple[Measurements, int], Measurements] = field(default_factory=dict)
 
     @cached_property
     def altered(self) -> list[Tried]:
@@ -80,10 +81,16 @@ class Trial:
 
     def costly(self, pool: Sequence[Tried]) -> list[CheckResult]:
         """What every check that needs the model says of a file of these rollouts."""
-        parts = [renumbered(one.found, number) for number, one in enumerate(pool) if one.found is not None]
+        parts = [self._placed(one.found, number) for number, one in enumerate(pool) if one.found is not None]
         rows = tuple(one.rollout for one in pool)
         case = replace(self.case, rollouts=rows, measurements=Measurements.joined(parts))
         return [check(case) for check in COSTLY]
+
+    def _placed(self, found: Measurements, number: int) -> Measurements:
+        """`found` as rollout `number` of a file; resampling asks for the same again and again."""
+        if (found, number) not in self._known:
+            self._known[found, number] = renumbered(found, number)
+        return self._known[found, number]
 
 
 def tried(arena: Arena, attack: Attack) -> Trial:
@@ -122,7 +129,7 @@ def _honest(arena: Arena, counter: int) -> list[Tried]:
 def _each(arena: Arena, counter: int, attack: Attack, dossier: Dossier) -> list[Tried]:
     case = open_case(dossier.file, terms_of(dossier, arena.world.instruments()))
     refusals = [_alone(case, number) for number in range(len(case.rollouts))]
-    honest = [row.row_bytes() for row in Attack("", "").rows(arena, counter)]
+    honest = Attack("", "").rows(arena, counter)
     found: list[Measurements | None] = [None] * len(case.rollouts)
     if any(refusal is None for refusal in refusals):
         readings = arena.read(counter, case.rollouts)
@@ -130,7 +137,7 @@ def _each(arena: Arena, counter: int, attack: Attack, dossier: Dossier) -> list[
             if refusal is None:
                 found[number] = readings[number].against(arena.world, number, row.proofs)
     return [
-        Tried(row, row.row_bytes() != honest[number], refusals[number], found[number])
+        Tried(row, attack.is_lie(row, honest[number]), refusals[number], found[number])
         for number, row in enumerate(case.rollouts)
     ]
 
