@@ -44,11 +44,12 @@ class AttentionGroup:
 class Packing:
     """Index arithmetic of one packed batch of N tokens in S sequences.
 
-    `positions` [N] int64; `restore` [N] int64: where each packed row lies in the concatenation of the groups'
-    flattened queries.
+    `continues`: what each sequence goes on from, or −1; `positions` [N] int64; `restore` [N] int64: where each packed
+    row lies in the concatenation of the groups' flattened queries.
     """
 
     lengths: tuple[int, ...]
+    continues: tuple[int, ...]
     positions: Tensor
     groups: tuple[AttentionGroup, ...]
     restore: Tensor
@@ -77,7 +78,15 @@ class Packing:
             restore[rows.flatten()[real]] = offset + torch.nonzero(real).flatten()
             groups.append(_group(rows, starts[parents[members]], int(kind[0])))
             offset += rows.numel()
-        return cls(tuple(lengths), positions, tuple(groups), restore)
+        return cls(tuple(lengths), tuple(parents.tolist()), positions, tuple(groups), restore)
+
+    def whole(self, tokens: Tensor) -> list[Tensor]:
+        """Each sequence of the packed `tokens` [N] with what it goes on from in front, for who can't share."""
+        own = tokens.split(self.lengths)
+        return [
+            part if parent == NOTHING else torch.cat([own[parent], part])
+            for parent, part in zip(self.continues, own, strict=True)
+        ]
 
     @property
     def num_tokens(self) -> int:

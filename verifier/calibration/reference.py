@@ -19,6 +19,7 @@ from torch import Tensor
 from protocol.engines.base import Completion, Request
 from protocol.engines.sequence import Sequence as Decoding
 from protocol.errors import ConfigError, ProofpoolError
+from protocol.packing import Packing
 from protocol.rules import SamplingRules
 from protocol.sampling import draw_tokens, noise_keys
 from protocol.weights import ModelConfig
@@ -35,14 +36,15 @@ class ReferenceModel:
         self.config = ModelConfig.load(folder)
         self._model = load_transformers(folder, dtype, kernel)
 
-    def __call__(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Sequences padded on the right to one batch: hidden states after the final norm, [N, H]."""
-        sequences = tokens.split(list(lengths))
-        padded = torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True)
-        is_real = torch.arange(padded.shape[1]) < torch.tensor(list(lengths))[:, None]
-        found = self._model.model(input_ids=padded, attention_mask=is_real.long())
-        hidden: Tensor = found.last_hidden_state[is_real]
-        return hidden
+    def __call__(self, tokens: Tensor, lengths: Sequence[int] | Packing) -> Tensor:
+        """Whole sequences padded on the right to one batch: hidden states after the final norm, [N, H]."""
+        packing = lengths if isinstance(lengths, Packing) else Packing.of(lengths)
+        sequences = packing.whole(tokens)
+        padded = torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True)
+        is_real = torch.arange(padded.shape[1]) < torch.tensor([len(s) for s in sequences])[:, None]
+        found: Tensor = self._model.model(input_ids=padded, attention_mask=is_real.long()).last_hidden_state
+        own = [row[len(s) - n : len(s)] for row, s, n in zip(found, sequences, packing.lengths, strict=True)]
+        return torch.cat(own)
 
     def logits(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self._model.lm_head(hidden)

@@ -32,6 +32,8 @@ def test_a_continuation_goes_on_from_its_prompt(prompt: int, completions: list[i
     assert packing.positions.tolist() == wanted + list(range(prompt))
     grouped = torch.cat([group.queries.flatten() for group in packing.groups])
     assert torch.equal(grouped[packing.restore], torch.arange(sum(completions) + prompt))
+    whole = packing.whole(packing.positions)
+    assert [sequence.tolist() for sequence in whole] == [list(range(prompt + n)) for n in (*completions, 0)]
 
 
 @pytest.mark.parametrize("continues", [[0, -1, 0], [2, 0, -1], [-1, 3, -1], [-2, -1, -1], [-1, 0]])

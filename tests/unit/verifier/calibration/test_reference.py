@@ -46,7 +46,7 @@ def test_its_engine_draws_the_same_tokens_in_any_batch() -> None:
         for mine, its in zip(found["ours"], found[other], strict=True):
             np.testing.assert_array_equal(mine.output_tokens, its.output_tokens)
             assert mine.finish_reason == its.finish_reason
-            np.testing.assert_allclose(mine.output_logprobs, its.output_logprobs, atol=1e-5)
+            np.testing.assert_allclose(mine.output_logprobs, its.output_logprobs, atol=1e-4)
             assert its.hidden_rows.dtype == torch.bfloat16
             torch.testing.assert_close(mine.hidden_rows, its.hidden_rows, atol=0.05, rtol=0.01)
 
