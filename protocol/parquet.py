@@ -81,6 +81,8 @@ def _pages(data: bytes, footer: Struct, footer_start: int) -> Iterator[Page]:
                 raise MalformedFile("a parquet page is longer than its column", f"to {page.end}, past {end}")
             yield page
             position = page.end
+    if position != footer_start:
+        raise MalformedFile("a parquet file has something between its columns and its footer", f"from {position}")
 
 
 def _chunks(footer: Struct) -> Iterator[Struct]:

@@ -82,7 +82,8 @@ class Tokenizer:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text without special tokens. Ids outside the vocabulary, negative ones included, decode to nothing."""
-        known = [token for token in tokens if 0 <= token < self.vocab_size]
+        vocab_size = self.vocab_size
+        known = [token for token in tokens if 0 <= token < vocab_size]
         text: str = self._backend.decode(known, skip_special_tokens=True)
         return text
 

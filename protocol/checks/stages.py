@@ -84,6 +84,9 @@ def examine_file(
 ) -> Examination:
     """Every check of a file that says of itself what `terms` asks for; `first` come before the others."""
     watch = Stopwatch()
+    if len(file) > terms.rules.max_file_bytes:
+        detail = f"{len(file)} bytes, at most {terms.rules.max_file_bytes}"
+        return Examination(None, (refused(SCHEMA_NAME, RejectReason.TOO_LARGE, detail),))
     try:
         case = open_case(file, terms)
     except MalformedFile as error:
