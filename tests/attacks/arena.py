@@ -73,8 +73,12 @@ class Arena:
         return (counter + 1) % self.num_tasks
 
     def model(self, name: str) -> CausalLM:
+        """Made when first asked for; besides the right one only the last is kept, since real ones are large."""
         if name not in self._models:
-            self._models[name] = self.makers[name](self)
+            made = self.makers[name](self)
+            for other in [other for other in self._models if other != RIGHT]:
+                del self._models[other]
+            self._models[name] = made
         return self._models[name]
 
     def prompts(self, counter: int) -> list[Prompt]:

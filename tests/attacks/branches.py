@@ -17,7 +17,7 @@ from protocol.rollouts import Int32Array
 from protocol.sampling import noise_keys
 from protocol.sampling_torch import as_tensor, draw_tokens
 from tests.attacks.arena import RIGHT, Arena
-from tests.attacks.attack import Proved
+from tests.attacks.attack import Attack, Proved
 from tests.attacks.decode import decode
 from tests.attacks.other_draws import best, finished
 
@@ -30,11 +30,7 @@ class BranchGrinding(Proved):
     within: float = 0.01
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:
-        honest = Proved("", "").rows(arena, counter)
-        readings = arena.read(counter, honest)
-        forced: list[dict[int, int]] = [{}]
-        for number in range(1, 2**self.num_ties):
-            forced.append({bit: 1 for bit in range(self.num_ties) if number >> bit & 1})
+        readings = arena.read(counter, Attack("", "").rows(arena, counter))
         ways = [arena.draw(counter, model=RIGHT)]
         ties = [self._ties(reading.found.rows.runner_up_margins) for reading in readings]
         for number in range(1, 2**self.num_ties):

@@ -84,8 +84,8 @@ def other_seed(arena: Arena, counter: int, number: int) -> bytes:
 
 
 def best(tries: Sequence[Completion], rewards: Sequence[float]) -> Completion:
-    """The first with the highest reward."""
-    return max(zip(tries, rewards, strict=True), key=lambda pair: pair[1])[0]
+    """The one with the highest reward; among equals, one that a taste of the worker's own prefers."""
+    return max(zip(tries, rewards, strict=True), key=lambda pair: (pair[1], sha256(pair[0].output_tokens.tobytes())))[0]
 
 
 def finished(arena: Arena, sample: int, tokens: torch.Tensor | object) -> Completion:

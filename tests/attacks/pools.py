@@ -5,32 +5,55 @@ In: a model's name and a precision. Out: an `Arena`. Run: `python -m tests.attac
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from protocol.forward import CausalLM
-from protocol.rules import SamplingRules
+from protocol.rules import SamplingRules, Thresholds
 from protocol.tokenizer import Tokenizer
 from testnet.task import MAX_NEW_TOKENS, testnet_environment
 from tests.attacks.arena import RIGHT, Arena
 from tests.attacks.cache import Cache, default_cache
 from tests.attacks.models import MODELS
+from tests.models.smollm2 import smollm2
 from tests.unit.verifier.verifier_world import BASE_MODEL, World, make_rules
+from tests.worlds.smollm2 import make_smollm2_world
+from verifier.thresholds import default_thresholds, names, thresholds_of
 
 DTYPES = ("float32", "bfloat16")
+SMOLLM2_TOKENS = 32
 
 
 def tiny(dtype: str = "float32", num_tasks: int = 4, cache: Cache | None = None, num_groups: int = 8) -> Arena:
     """The testnet's model and task: 64 rollouts a task, about 1,700 tokens."""
     environment = testnet_environment(Tokenizer.load(BASE_MODEL))
     sampling = SamplingRules(max_new_tokens=MAX_NEW_TOKENS)
-    rules = make_rules(environment, sampling=sampling, groups_per_task=num_groups)
+    rules = make_rules(environment, sampling=sampling, groups_per_task=num_groups, thresholds=limits("testnet", dtype))
     world = World(rules, environment, BASE_MODEL, CausalLM.load(BASE_MODEL).eval())
     return Arena(f"tiny, {dtype}", world, MODELS, cache or Cache(None), num_tasks, honest=_honest(dtype))
+
+
+def smollm2_arena(dtype: str = "float32", num_tasks: int = 2, cache: Cache | None = None) -> Arena:
+    """SmolLM2-135M-Instruct: 64 rollouts a task, 32 tokens each but for the few that end before."""
+    world = make_smollm2_world(
+        smollm2(),
+        groups_per_task=8,
+        sampling=SamplingRules(max_new_tokens=SMOLLM2_TOKENS),
+        thresholds=limits("smollm2", dtype),
+    )
+    return Arena(f"SmolLM2-135M, {dtype}", world, MODELS, cache or Cache(None), num_tasks, honest=_honest(dtype))
+
+
+def limits(model: str, dtype: str) -> Thresholds:
+    """The measured ones of this model and precision, or the defaults where nobody has measured."""
+    name = f"{model}.{dtype}"
+    return thresholds_of(name) if name in names() else default_thresholds()
 
 
 def _honest(dtype: str) -> str:
     return RIGHT if dtype == "float32" else dtype
 
 
-ARENAS = {"tiny": tiny}
+ARENAS: dict[str, Callable[..., Arena]] = {"tiny": tiny, "smollm2": smollm2_arena}
 
 
 def arena(model: str, dtype: str, num_tasks: int | None = None, cache: Cache | None = None) -> Arena:
