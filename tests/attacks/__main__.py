@@ -1,43 +1,64 @@
-"""`python -m tests.attacks --model tiny`: the matrix as a table, or as JSON with `--out`."""
+"""`python -m tests.attacks --model tiny`: the matrix as a table; `--out` keeps it, `--tables` puts it on the page."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 
 import torch
 
 from protocol.errors import UsageError
-from tests.attacks.matrix import Effort, lines
-from tests.attacks.pools import ARENAS, DTYPES, arena
-from tests.attacks.report import row
+from tests.attacks.attack import Attack
+from tests.attacks.document import DATA, play
+from tests.attacks.matrix import Effort
+from tests.attacks.pools import ARENAS, DTYPES, arena, limits_name
+from tests.attacks.report import row, write_tables
 from tests.attacks.table import ATTACKS, CONTROLS
 
 
 def main() -> None:
+    asked = _asked()
+    if asked.tables:
+        write_tables()
+        return
+    torch.set_num_threads(asked.threads)
+    started = time.perf_counter()
+    pool = arena(asked.model, asked.dtype, asked.tasks)
+    command = f"python -m tests.attacks --model {asked.model} --dtype {asked.dtype}"
+    document = play(
+        pool,
+        _chosen(asked.attack),
+        Effort(),
+        lambda line: print(row(line), f"{time.perf_counter() - started:.0f} s", flush=True),
+        command=command,
+        limits=limits_name(asked.model, asked.dtype),
+    )
+    if asked.keep:
+        document.write(DATA / f"attacks.{asked.model}.{asked.dtype}.json")
+    if asked.out:
+        document.write(asked.out)
+
+
+def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.attacks", description="Every attack, caught or not.")
     parser.add_argument("--model", choices=tuple(ARENAS), default="tiny")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="what the pool's honest workers compute in")
     parser.add_argument("--attack", action="append", help="only these; may be given several times")
     parser.add_argument("--tasks", type=int, help="how many tasks of 64 rollouts are tried")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="write the lines as JSON")
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    parser.add_argument("--keep", action="store_true", help="write them under docs/data")
+    parser.add_argument("--tables", action="store_true", help="only renew the tables of docs/verification.md")
+    return parser.parse_args()
+
+
+def _chosen(names: list[str] | None) -> list[Attack]:
     everything = (*CONTROLS, *ATTACKS)
-    chosen = [attack for attack in everything if not asked.attack or attack.name in asked.attack]
+    chosen = [attack for attack in everything if not names or attack.name in names]
     if not chosen:
-        raise UsageError("no such attack", str(asked.attack), f"choose from {[a.name for a in everything]}")
-    pool, found = arena(asked.model, asked.dtype, asked.tasks), []
-    started = time.perf_counter()
-    for line in lines(pool, chosen, Effort()):
-        found.append(line)
-        print(row(line), f"{time.perf_counter() - started:.0f} s", flush=True)
-    if asked.out:
-        document = {"pool": pool.title, "lines": [line.document() for line in found]}
-        asked.out.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        raise UsageError("no such attack", f"{names}", f"choose from {', '.join(a.name for a in everything)}")
+    return chosen
 
 
 if __name__ == "__main__":

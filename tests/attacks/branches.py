@@ -6,6 +6,7 @@ isn't near enough, the count of flips where there are too many; what is left is 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,36 +31,51 @@ class BranchGrinding(Proved):
     within: float = 0.01
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:
-        readings = arena.read(counter, Attack("", "").rows(arena, counter))
+        ties = [near(gaps, self.num_ties, self.within) for gaps in gaps_of(arena, counter)]
         ways = [arena.draw(counter, model=RIGHT)]
-        ties = [self._ties(reading.found.rows.runner_up_margins) for reading in readings]
         for number in range(1, 2**self.num_ties):
-            ways.append(self._way(arena, counter, ties, number))
+            ways.append(way(arena, counter, [{p for i, p in enumerate(tie) if number >> i & 1} for tie in ties]))
         rewards = [self.rewards(arena, counter, each) for each in ways]
         return [best(column, scores) for column, scores in zip(zip(*ways), zip(*rewards))]  # noqa: B905
 
-    def _ties(self, gaps: np.ndarray) -> list[int]:
-        """Positions of the nearest ties, nearest first."""
-        nearest = np.argsort(gaps, kind="stable")[: self.num_ties]
-        return [int(position) for position in nearest if gaps[position] <= self.within]
 
-    def _way(self, arena: Arena, counter: int, ties: list[list[int]], number: int) -> list[Completion]:
-        """The completions where each rollout takes its second best token at those ties that `number` has bits for."""
-        turns = [{position for bit, position in enumerate(each) if number >> bit & 1} for each in ties]
-        sampling, seed = arena.rules.sampling, arena.world.seed(counter)
+@dataclass(frozen=True)
+class Branched(Proved):
+    """Every rollout takes the other branch at its nearest tie, however far that is: what `freedom.py` picks from."""
 
-        def choose(position: int, logits: list[Tensor]) -> Tensor:
-            numbers = list(range(len(logits[0])))
-            keys = as_tensor(noise_keys(seed, numbers, [position for _ in numbers]))
-            drawn = draw_tokens(logits[0], keys, sampling)[0]
-            without = logits[0].scatter(1, drawn[:, None], -torch.inf)
-            second = draw_tokens(without, keys, sampling)[0]
-            turned = torch.tensor([position in turn for turn in turns])
-            return torch.where(turned, second, drawn)
+    def completions(self, arena: Arena, counter: int) -> list[Completion]:
+        return way(arena, counter, [set(near(gaps, 1, np.inf)) for gaps in gaps_of(arena, counter)])
 
-        def made() -> list[Int32Array]:
-            prompts = arena.prompt_tokens(counter)
-            return decode([arena.model(RIGHT)], prompts, choose, sampling.max_new_tokens, arena.eos_ids)
 
-        rows = arena.cache.get(f"{arena.identity} {sampling} {self} {turns} {counter}", made)
-        return [finished(arena, sample, tokens) for sample, tokens in enumerate(rows)]
+def gaps_of(arena: Arena, counter: int) -> list[np.ndarray]:
+    """Of each honest rollout, how far the second best noised logit lies below the best at each token, float64 [T]."""
+    readings = arena.read(counter, Attack("", "").rows(arena, counter))
+    return [reading.found.rows.runner_up_margins for reading in readings]
+
+
+def near(gaps: np.ndarray, count: int, within: float) -> list[int]:
+    """Positions of the nearest ties, nearest first."""
+    nearest = np.argsort(gaps, kind="stable")[:count]
+    return [int(position) for position in nearest if gaps[position] <= within]
+
+
+def way(arena: Arena, counter: int, turns: Sequence[Collection[int]]) -> list[Completion]:
+    """Completions that take the second best token at each rollout's `turns`, and the drawn one elsewhere."""
+    sampling, seed = arena.rules.sampling, arena.world.seed(counter)
+
+    def choose(position: int, logits: list[Tensor]) -> Tensor:
+        numbers = list(range(len(turns)))
+        keys = as_tensor(noise_keys(seed, numbers, [position for _ in numbers]))
+        drawn = draw_tokens(logits[0], keys, sampling)[0]
+        rows = [row for row in numbers if position in turns[row]]
+        if rows:
+            without = logits[0][rows].scatter(1, drawn[rows][:, None], -torch.inf)
+            drawn[rows] = draw_tokens(without, keys[rows], sampling)[0]
+        return drawn
+
+    def made() -> list[Int32Array]:
+        prompts = arena.prompt_tokens(counter)
+        return decode([arena.model(RIGHT)], prompts, choose, sampling.max_new_tokens, arena.eos_ids)
+
+    rows = arena.cache.get(f"{arena.identity} {sampling} way {[sorted(t) for t in turns]} {counter}", made)
+    return [finished(arena, sample, tokens) for sample, tokens in enumerate(rows)]

@@ -7,28 +7,27 @@ submission: files of 64 rollouts with a lie in them, resampled from those that w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from protocol.reasons import Outcome
 from protocol.wire import CheckResult
-from tests.attacks.arena import Arena
-from tests.attacks.attack import Attack
 from tests.attacks.shares import Share, resampled_files, share_of_sets, wilson
-from tests.attacks.trial import Trial, tried
+from tests.attacks.trial import Trial
 
 ROLLOUTS_A_FILE = 64
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much resampling: sets of rollouts, and files drawn from each."""
+    """How much resampling: sets of rollouts, files drawn from each, and files of which rows are audited."""
 
     num_sets: int = 100
     num_files: int = 5
+    num_audits: int = 400
 
 
 @dataclass(frozen=True)
@@ -53,18 +52,6 @@ class Line:
     value: float | None
     limit: float | None
     least_excess: float | None
-
-    @property
-    def is_always_caught(self) -> bool:
-        return self.submissions.low == 1.0
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def lines(arena: Arena, attacks: Sequence[Attack], effort: Effort) -> Iterator[Line]:
-    for attack in attacks:
-        yield line_of(tried(arena, attack), effort)
 
 
 def line_of(trial: Trial, effort: Effort) -> Line:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.engines.base import Completion
-from protocol.rollouts import Rollout
 from tests.attacks.arena import Arena
 from tests.attacks.attack import Attack, Proved
 
@@ -34,16 +33,3 @@ class OtherModelProved(Proved):
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:
         return arena.draw(counter, model=self.model)
-
-
-@dataclass(frozen=True)
-class OtherBatch(Attack):
-    """Honest work in another batch shape: the control, each of whose rollouts is to pass."""
-
-    max_batch: int = 1
-
-    def completions(self, arena: Arena, counter: int) -> list[Completion]:
-        return arena.draw(counter, max_batch=self.max_batch)
-
-    def is_lie(self, row: Rollout, honest: Rollout) -> bool:
-        return True

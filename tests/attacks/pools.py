@@ -17,7 +17,7 @@ from tests.attacks.models import MODELS
 from tests.models.smollm2 import smollm2
 from tests.unit.verifier.verifier_world import BASE_MODEL, World, make_rules
 from tests.worlds.smollm2 import make_smollm2_world
-from verifier.thresholds import default_thresholds, names, thresholds_of
+from verifier.thresholds import DEFAULT, names, thresholds_of
 
 DTYPES = ("float32", "bfloat16")
 SMOLLM2_TOKENS = 32
@@ -27,7 +27,7 @@ def tiny(dtype: str = "float32", num_tasks: int = 4, cache: Cache | None = None,
     """The testnet's model and task: 64 rollouts a task, about 1,700 tokens."""
     environment = testnet_environment(Tokenizer.load(BASE_MODEL))
     sampling = SamplingRules(max_new_tokens=MAX_NEW_TOKENS)
-    rules = make_rules(environment, sampling=sampling, groups_per_task=num_groups, thresholds=limits("testnet", dtype))
+    rules = make_rules(environment, sampling=sampling, groups_per_task=num_groups, thresholds=limits("tiny", dtype))
     world = World(rules, environment, BASE_MODEL, CausalLM.load(BASE_MODEL).eval())
     return Arena(f"tiny, {dtype}", world, MODELS, cache or Cache(None), num_tasks, honest=_honest(dtype))
 
@@ -45,8 +45,12 @@ def smollm2_arena(dtype: str = "float32", num_tasks: int = 2, cache: Cache | Non
 
 def limits(model: str, dtype: str) -> Thresholds:
     """The measured ones of this model and precision, or the defaults where nobody has measured."""
-    name = f"{model}.{dtype}"
-    return thresholds_of(name) if name in names() else default_thresholds()
+    return thresholds_of(limits_name(model, dtype))
+
+
+def limits_name(model: str, dtype: str) -> str:
+    name = f"{'testnet' if model == 'tiny' else model}.{dtype}"
+    return name if name in names() else DEFAULT
 
 
 def _honest(dtype: str) -> str:

@@ -18,12 +18,13 @@ Z = 1.959964
 class Share:
     """Example: `wilson(3, 64)`."""
 
-    share: float
+    share: float | None
+    """None of nothing."""
     low: float
     high: float
 
 
-UNKNOWN = Share(math.nan, 0.0, 1.0)
+UNKNOWN = Share(None, 0.0, 1.0)
 """Of nothing."""
 
 

@@ -6,15 +6,17 @@ Out: `ATTACKS`, in the order of the published tables, and `CONTROLS`, honest wor
 from __future__ import annotations
 
 from tests.attacks import claims, proofs
-from tests.attacks.attack import Attack, Proved
+from tests.attacks.arena import RIGHT
+from tests.attacks.attack import Attack
 from tests.attacks.branches import BranchGrinding
 from tests.attacks.claims import Bomb, Claimed, OtherVersion, Unleased
+from tests.attacks.controls import Honest, HonestProved
 from tests.attacks.copies import Copied, CopiedText, OtherProofs, Replayed
 from tests.attacks.edits import Edited
 from tests.attacks.lengths import ForcedEos, Padded, PaddedAfterEos, Truncated
 from tests.attacks.mixtures import Tenth
 from tests.attacks.other_draws import BestOf, Drafted, OtherSampling, WrongSeed
-from tests.attacks.other_models import OtherBatch, OtherModel, OtherModelProved
+from tests.attacks.other_models import OtherModel, OtherModelProved
 from tests.attacks.prompts import HiddenPrompt, HiddenPromptProved, OtherPrompt
 from tests.attacks.proofs import FORGES, Bent, Forged, Offline, Resized
 
@@ -130,8 +132,9 @@ MIXTURES: tuple[Attack, ...] = tuple(_tenth(name) for name in MIXED)
 ATTACKS: tuple[Attack, ...] = (*BY_NAME.values(), *MIXTURES)
 
 CONTROLS: tuple[Attack, ...] = (
-    Attack("honest", "nothing"),
-    OtherBatch("honest-batch-7", "nothing; generated 7 at a time", max_batch=7),
-    OtherBatch("honest-batch-1", "nothing; generated one by one", max_batch=1),
-    Proved("honest-proved", "nothing; proofs from a prefill instead of decoding"),
+    Honest("honest", "nothing"),
+    Honest("honest-batch-7", "nothing; generated 7 at a time", max_batch=7),
+    Honest("honest-batch-1", "nothing; generated one by one", max_batch=1),
+    Honest("honest-float32", "nothing; computed in float32, whatever the pool's precision", model=RIGHT),
+    HonestProved("honest-proved", "nothing; proofs from a prefill instead of decoding"),
 )

@@ -93,11 +93,11 @@ class Trial:
         return self._known[found, number]
 
 
-def tried(arena: Arena, attack: Attack) -> Trial:
-    """Play the attack on every task of the arena."""
+def tried(arena: Arena, attack: Attack, counters: Sequence[int] | None = None) -> Trial:
+    """Play the attack on these tasks, on every task of the arena if there are none named."""
     rollouts: list[Tried] = []
     refused: list[CheckResult] = []
-    for counter in range(arena.num_tasks):
+    for counter in range(arena.num_tasks) if counters is None else counters:
         dossier = attack.dossier(arena, counter)
         finding = cheaply(arena, attack, dossier)
         if finding is not None and finding.evidence.checks[-1].check in WHOLE_FILE:
