@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,9 @@ def town(
     with site.coordinator.writing() as session:
         remember_rules(session, small_world.rules)
         session.execute(delete(mirror.Seat))
+    deployment = site.coordinator.deployment
+    contracts = deployment.contracts.model_copy(update={"ledger": deployment.domain.contract})
+    site.coordinator.deployment = replace(deployment, contracts=contracts)  # so that a bundle's ids can be recomputed
     site.pool(rules_hash=small_world.rules.rules_hash, reaudit_bps=BPS)
     made = Town(site, small_world, tmp_path)
     yield made

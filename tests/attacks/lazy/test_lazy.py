@@ -13,6 +13,9 @@ from protocol.api import ReauditState, Standing
 from protocol.stamp import MAX_DIFFERENCE
 from tests.attacks.lazy.kinds import AcceptsUnseen, Copies, ForgetsTheStamp, Guesses, LazyJudge, Slanders
 from tests.attacks.lazy.town import Town
+from verifier.audit.ground import claims_alone
+from verifier.audit.step import Report, Step, StepState
+from verifier.audit.verify import verify_bundle
 
 LATER = 2
 """Seats that are active from this epoch on can't be drawn for what came in before, but they can for its re-audit."""
@@ -56,6 +59,52 @@ def test_who_accepts_without_looking_is_found_by_its_first_re_audit(town: Town, 
     for verifier in (town.histories[lazy], town.histories[honest[0]]):
         assert verifier.payments.opinions.num_disputed_stamps(lazy) == 1
         assert verifier.payments.faults(verifier.num_epochs) == []
+
+
+def test_a_forgery_that_a_lazy_validator_accepted_is_challenged_and_trains_nothing(town: Town) -> None:
+    lazy = town.join(AcceptsUnseen)
+    for _ in range(3):
+        town.join(from_epoch=LATER)
+    submission_id = town.submit(forged=True)
+    town.run(4)
+    assert town.view(submission_id).standing is Standing.ACCEPTED
+    town.run(7)
+    view = town.view(submission_id)
+    assert view.reaudit is not None and view.reaudit.state is ReauditState.DISAGREED
+    assert view.standing is Standing.CHALLENGED
+    assert town.site.client(town.site.trainer).lease_batch(1) is None
+    assert town.disputed() == {lazy: 1}  # a stamp where none was due
+    assert failed(audited(town, submission_id)) == {"re-audit"}
+
+
+def test_an_auditor_sees_from_a_bundle_whether_a_re_audit_was_due_and_held(town: Town) -> None:
+    for _ in range(3):
+        town.join()
+    submission_id = town.submit()
+    town.run()
+    report = audited(town, submission_id)
+    assert not failed(report) and again(report).state is StepState.OK, list(report.lines())
+    votes = "2 accept, 0 reject in both rounds"
+    assert again(report).values == {"due": "yes", "votes": votes, "disputed_stamps": "none"}
+    undue = town.site.client().bundle(submission_id)
+    undue = undue.model_copy(update={"chain": undue.chain.model_copy(update={"reaudit_bps": 0})})
+    assert "no beacon picked it" in again(verify_bundle(undue, claims_alone(undue), submission_id)).why
+    silent = town.site.client().bundle(submission_id)
+    silent = silent.model_copy(update={"verdicts": silent.verdicts[:1]})
+    assert again(verify_bundle(silent, claims_alone(silent), submission_id)).state is StepState.OPEN
+
+
+def audited(town: Town, submission_id: str) -> Report:
+    bundle = town.site.client().bundle(submission_id)
+    return verify_bundle(bundle, claims_alone(bundle), submission_id)
+
+
+def failed(report: Report) -> set[str]:
+    return {step.name for step in report.steps if step.state is StepState.FAILED}
+
+
+def again(report: Report) -> Step:
+    return next(step for step in report.steps if step.name == "re-audit")
 
 
 def test_who_copies_a_colleagues_verdict_has_his_own_stamp_wrong(town: Town) -> None:

@@ -7,7 +7,7 @@ stages a turn and closes the epoch. The chain is the coordinator's mirrors, read
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -164,10 +164,13 @@ class Town:
         )
         return signer.address
 
-    def submit(self) -> str:
-        """Honest work, leased and handed in."""
+    def submit(self, *, forged: bool = False) -> str:
+        """Work that is leased and handed in; honest, or with rewards that weren't earned."""
         task = self.site.lease()
-        envelope, submission_id, file = self.site.pack(task.message, self._rollouts(task.message))
+        rows = self._rollouts(task.message)
+        if forged:
+            rows = [replace(row, task_reward=1.0 - row.task_reward) for row in rows]
+        envelope, submission_id, file = self.site.pack(task.message, rows)
         self.site.client(self.site.node).submit(envelope, submission_id, file)
         return submission_id
 

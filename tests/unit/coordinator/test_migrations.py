@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect
 
 from coordinator.db import Base
 from coordinator.db.engine import open_engine, usable_database
-from coordinator.db.migrate import migrate
+from coordinator.db.migrate import MIGRATIONS, migrate
 from protocol.errors import ProofpoolError
 
 
@@ -23,6 +26,34 @@ def test_migrated_tables_are_the_models_tables(tmp_path: Path) -> None:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
         assert set(inspect(connection).get_table_names()) == {*Base.metadata.tables, "alembic_version"}
     engine.dispose()
+
+
+def test_a_pool_that_is_indexed_already_gets_its_rate_of_re_audits(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'old.sqlite'}")
+    with engine.connect() as connection:
+        command.upgrade(migrations(connection), "0001")
+        connection.exec_driver_sql(
+            "INSERT INTO chain_event VALUES (1, 5, 0, 9, 'tx', 'pools', 'PoolCreated', 'id', ?)",
+            (json.dumps({"pool_id": 3, "config": {"reaudit_bps": 700}}),),
+        )
+        amounts = ", ".join(["'1'"] * 4)
+        connection.exec_driver_sql(
+            f"INSERT INTO pool VALUES (3, 'c', 't', 'r', 'm', {amounts}, 2, 1, 2, 8, 1, 60, 0, 0)"
+        )
+        connection.commit()
+    migrate(engine)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT pool_id, reaudit_bps FROM pool").all() == [(3, 700)]
+        command.downgrade(migrations(connection), "0001")
+        assert "reaudit" not in inspect(connection).get_table_names()
+    engine.dispose()
+
+
+def migrations(connection: object) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = connection
+    return config
 
 
 def test_writers_wait_for_each_other_and_readers_for_nobody(tmp_path: Path) -> None:
