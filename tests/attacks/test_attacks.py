@@ -12,6 +12,7 @@ from protocol.reasons import Outcome
 from tests.attacks.arena import Arena
 from tests.attacks.attack import Attack
 from tests.attacks.pools import tiny
+from tests.attacks.report import PAGE, renewed
 from tests.attacks.table import ATTACKS, CONTROLS
 from tests.attacks.trial import tried
 
@@ -47,3 +48,8 @@ def test_a_lie_is_caught_unless_it_is_close_to_the_truth(arena: Arena, attack: A
     assert trial.altered or attack.close or attack.name in NO_ROOM
     caught = trial.judge(trial.rollouts).outcome != Outcome.ACCEPT
     assert caught or attack.close or not trial.altered
+
+
+def test_the_pages_tables_are_those_of_the_kept_figures() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert renewed(page) == page, "run `python -m tests.attacks --tables`"
