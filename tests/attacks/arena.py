@@ -48,6 +48,8 @@ class Arena:
     num_tasks: int = 2
     honest: str = RIGHT
     max_batch: int = 64
+    left_out: frozenset[str] = frozenset()
+    """Attacks that take too long on this model."""
     _models: dict[str, CausalLM] = field(default_factory=dict)
     _drawn: dict[str, list[Completion]] = field(default_factory=dict)
 

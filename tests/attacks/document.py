@@ -35,8 +35,8 @@ class Document:
     """One pool's figures; `limits` names the threshold file that they were judged by."""
 
     pool: str
-    limits: str
-    command: str
+    limits: str = ""
+    command: str = ""
     lines: tuple[Line, ...] = ()
     freedom: Freedom | None = None
     full: tuple[Audits, ...] = ()
@@ -60,7 +60,7 @@ def play(
 ) -> Document:
     """Everything about the chosen attacks; `seen` is told of each line as it comes."""
     lines, full, tenths = [], [], []
-    for attack in attacks:
+    for attack in [attack for attack in attacks if attack.name not in arena.left_out]:
         trial = tried(arena, attack)
         lines.append(line_of(trial, effort))
         seen(lines[-1])

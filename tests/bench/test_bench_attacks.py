@@ -1,0 +1,31 @@
+"""The attack matrix on a real model; its figures are those of docs/verification.md. About 20 minutes on two cores.
+
+`make bench ARGS='tests/bench/test_bench_attacks.py'`; what is drawn once is kept (`tests/attacks/cache.py`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.document import play
+from tests.attacks.matrix import Effort, Line
+from tests.attacks.pools import DTYPES, arena
+from tests.attacks.report import row
+from tests.attacks.table import ATTACKS, CONTROLS
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(0)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_lie_is_caught_on_smollm2(smollm2_folder: Path, dtype: str) -> None:
+    pool = arena("smollm2", dtype)
+    lines = {line.attack: line for line in play(pool, (*CONTROLS, *ATTACKS), Effort(), show).lines}
+    assert all(lines[c.name].submissions.share == 0.0 for c in CONTROLS if c.name not in pool.left_out)
+    missed = [a.name for a in ATTACKS if lines[a.name].submissions.share != 1.0 and not a.close]
+    assert missed == []
+
+
+def show(line: Line) -> None:
+    print(row(line), flush=True)
