@@ -60,6 +60,22 @@ def status(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def overlap(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Which nodes have handed in the same completions, among what this verifier has read. Nobody is refused."""
+    from protocol.config import load_config
+    from verifier.completions import read_overlap
+    from verifier.config import VerifierConfig
+
+    report = read_overlap(load_config(VerifierConfig, "verifier", config).data_dir)
+    if as_json:
+        print(report.model_dump_json())
+        return
+    print(f"{report.num_completions} completions of at least 16 tokens, of {report.num_nodes} nodes")
+    for one in report.overlaps:
+        print(f"{one.node} shares {one.num_shared} of {one.num_completions} ({one.share:.1%}) with {one.other_node}")
+
+
+@app.command()
 def check(
     file: Annotated[Path, typer.Argument(help="The rollout file (parquet).")],
     task: Annotated[Path, typer.Option(help="JSON of the signed task that it is for.")],

@@ -21,7 +21,7 @@ from protocol.draw import REAUDIT_ROUND
 from protocol.environments.base import Environment
 from protocol.environments.registry import environment_of
 from protocol.errors import VerificationFailed
-from protocol.reasons import Outcome
+from protocol.reasons import Cost, Outcome
 from protocol.rules import Rules
 from protocol.signing import Signer, SigningDomain
 from protocol.tokenizer import Tokenizer
@@ -29,6 +29,7 @@ from protocol.wire import Signed, Verdict
 from verifier.case import Dossier, Facts, Instruments
 from verifier.chain import PoolChain
 from verifier.colleagues import drawn_verdict
+from verifier.completions import Completions
 from verifier.draws import check_assignment
 from verifier.history import History, Received
 from verifier.pipeline import Finding, examine
@@ -48,6 +49,7 @@ class Judge:
         history: History,
         verdicts: Verdicts,
         weights: Weights,
+        completions: Completions,
     ) -> None:
         self._signer = signer
         self._chain = chain
@@ -55,6 +57,7 @@ class Judge:
         self._history = history
         self._verdicts = verdicts
         self._weights = weights
+        self._completions = completions
         self._rules: dict[str, Rules] = {}
         self._environments: dict[str, Environment] = {}
         self._prepared: tuple[str, int] | None = None
@@ -80,6 +83,8 @@ class Judge:
         plan = partial(audit_for, [own, *(one.seat for one in revealed)])
         finding = examine(dossier, self._instruments(dossier.rules, claim.policy_version), plan)
         _check_units(received, finding)
+        if finding.case is not None and is_the_nodes_own(finding):
+            self._completions.keep(claim.node, assignment.submission_id, finding.case)
         finding = stamped(finding, own, revealed)
         verdict = seal(assignment, finding, self._signer, self._chain.domain)
         return self._verdicts.keep(verdict, claim.node, finding.completions_hash)
@@ -139,6 +144,11 @@ def stamped(finding: Finding, own: Seat, revealed: Sequence[Revealed]) -> Findin
     reviews = tuple(reviews_of(revealed, expected, finding.reason))
     evidence = finding.evidence.model_copy(update={"work_stamp": stamp, "stamp_reviews": reviews})
     return replace(finding, evidence=evidence)
+
+
+def is_the_nodes_own(finding: Finding) -> bool:
+    """Whether the node answers for the file: it isn't refused for its signature or lease."""
+    return finding.reason is None or finding.reason.cost is not Cost.RETRY
 
 
 def _check_units(received: Received, finding: Finding) -> None:

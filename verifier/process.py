@@ -27,6 +27,7 @@ from verifier.accuse import Accuser
 from verifier.attest import Attester
 from verifier.chain import PoolChain
 from verifier.commitments import Commitments
+from verifier.completions import Completions
 from verifier.config import VerifierConfig
 from verifier.history import History
 from verifier.judge import Judge
@@ -87,7 +88,7 @@ def build_verifier(
         history=history,
         verdicts=verdicts,
         commitments=Commitments(db, signer, chain.domain),
-        judge=Judge(signer, chain, client, history, verdicts, weights),
+        judge=Judge(signer, chain, client, history, verdicts, weights, Completions(db)),
         accuser=Accuser(db, chain, client, history),
         attester=Attester(db, signer, chain, client, history),
         reaudits=reaudits,

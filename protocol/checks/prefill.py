@@ -27,8 +27,8 @@ from protocol.states import sampled_states
 from protocol.toploc.strict import ChunkResult, verify_rollouts
 
 MAX_SLICE_TOKENS = 8192
-MAX_BLOCK_VALUES = 1 << 22
-"""Logits held at a time: 16 MiB in float32."""
+MAX_BLOCK_VALUES = 1 << 24
+"""Logits held at a time: 64 MiB in float32. Each block reads the vocabulary's matrix once, so small ones cost more."""
 
 
 @dataclass(frozen=True, eq=False)

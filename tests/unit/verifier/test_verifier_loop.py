@@ -27,6 +27,7 @@ from tests.unit.verifier.verifier_world import BEACON, COORDINATOR, DOMAIN, NODE
 from verifier.accuse import Accuser
 from verifier.attest import Attester
 from verifier.commitments import Commitments
+from verifier.completions import Completions
 from verifier.history import History
 from verifier.judge import Judge
 from verifier.loop import Verifier
@@ -165,7 +166,7 @@ class Site:
             history,
             verdicts,
             Commitments(db, VALIDATOR, DOMAIN),
-            Judge(VALIDATOR, self.chain, client, history, verdicts, weights),
+            Judge(VALIDATOR, self.chain, client, history, verdicts, weights, Completions(db)),
             Accuser(db, self.chain, client, history),
             Attester(db, VALIDATOR, self.chain, client, history),
             Reaudits(db, history.payments),

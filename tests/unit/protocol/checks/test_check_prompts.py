@@ -11,6 +11,7 @@ from protocol.checks import prompts
 from protocol.prompts import task_prompts
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
+from protocol.rules import LengthRules
 from tests.unit.verifier.verifier_world import World
 
 
@@ -49,3 +50,22 @@ def test_every_part_of_the_question_counts(
 ) -> None:
     altered = [replace(honest[0], **change(honest[0])), *honest[1:]]
     assert found(world, altered) == (Outcome.SLASH, RejectReason.WRONG_PROMPTS)
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_an_easier_target_length_than_the_seeds_is_slashed(
+    world: World, honest: list[Rollout], is_claimed: bool
+) -> None:
+    """Both are targets of the pool; a worker that picks the nearer one lowers its length penalty."""
+    lengths = LengthRules(targets=(10, 1000), penalty_per_token=0.001)
+    case = world.case(honest, rules=world.rules.model_copy(update={"lengths": lengths}))
+    rows = []
+    for index, rollout in enumerate(case.rollouts):
+        prompt = case.terms.prompt_of(index)
+        rows.append(replace(rollout, input_tokens=prompt.tokens, target_length=prompt.target_length))
+    assert {row.target_length for row in rows} == {10, 1000}
+    if is_claimed:
+        rows[-1] = replace(rows[-1], target_length=1010 - rows[-1].target_length)
+    result = prompts.check(replace(case, rollouts=tuple(rows)))
+    expected = (Outcome.SLASH, RejectReason.WRONG_PROMPTS) if is_claimed else (Outcome.ACCEPT, None)
+    assert (result.outcome, result.reason) == expected

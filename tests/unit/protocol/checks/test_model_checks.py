@@ -148,6 +148,17 @@ def test_the_best_of_several_draws_is_slashed(world: World) -> None:
     assert world.examine(honest, CHOOSY_TASK).outcome is Outcome.ACCEPT
 
 
+def test_a_completion_copied_within_its_group_is_slashed(world: World, honest: list[Rollout]) -> None:
+    """Each rollout has noise of its own: sure answers coincide by themselves, others don't."""
+    tokens = [rollout.output_tokens.tolist() for rollout in honest]
+    copied = next(index for index in range(len(honest)) if index % 8 and tokens[index] != tokens[index - 1])
+    twice = [*honest[:copied], honest[copied - 1], *honest[copied + 1 :]]
+    finding = world.examine(twice)
+    assert results(finding)["toploc_exponents"].outcome == Outcome.ACCEPT
+    assert_slashed(finding, "sampling_margin_max", RejectReason.SAMPLING_MISMATCH)
+    assert any(tokens[index] == tokens[index - 1] for index in range(1, len(honest)) if index % 8)
+
+
 def test_unbound_sampling_is_not_measured(world: World, honest: list[Rollout]) -> None:
     sampling = SamplingRules(max_new_tokens=40, bound_to_seed=False)
     free = replace(world, rules=world.rules.model_copy(update={"sampling": sampling}))
