@@ -20,7 +20,15 @@ from protocol import sampling, sampling_torch
 from protocol.kernels import VARIABLE
 from protocol.rules import SamplingRules
 from protocol.sampling_rows import draw_tokens, measure_rows
-from tests.bench.sampling_power import FALSE_POSITIVE_RATE, flip_shares, policies, power
+from tests.bench.sampling_power import (
+    FLIPS_RATE,
+    HONEST,
+    MEAN_RATE,
+    flips_power,
+    judged_distances,
+    mean_power,
+    policies,
+)
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 
@@ -102,15 +110,13 @@ def test_numpy_measures_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_power(smollm2_folder: Path) -> None:
     judge, judged = policies(smollm2_folder)
-    shares = flip_shares(judge, judged)
-    print(f"\n{len(judge.hidden)} contexts; share of tokens that aren't the judge's")
-    for way, found in shares.items():
-        print(f"  {way}")
-        for name, share in found.items():
-            print(f"    {name:<24} {share:.6f}")
-    print(f"Refused, where honest bf16 is with {FALSE_POSITIVE_RATE:.0e} at most")
-    for way, found in shares.items():
-        print(f"  {way}")
-        for name in list(found)[2:]:
-            chances = [power(found["honest, bf16"], found[name], length) for length in (32, 256, 2048)]
-            print(f"    {name:<24} " + "  ".join(f"{chance:.4f}" for chance in chances))
+    print(f"\n{len(judge.hidden)} contexts; tokens that aren't the judge's, and found with 32, 256, 2048 tokens")
+    print(f"by their number (false positives {FLIPS_RATE:.0e}) | by the mean distance ({MEAN_RATE:.0e})")
+    for way, found in judged_distances(judge, judged).items():
+        print(way)
+        for name, distances in found.items():
+            chances = [
+                "  ".join(f"{power(found[HONEST], distances, length):.4f}" for length in (32, 256, 2048))
+                for power in (flips_power, mean_power)
+            ]
+            print(f"  {name:<24} {(distances > 0).mean():.6f}   {chances[0]} | {chances[1]}")
