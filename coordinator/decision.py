@@ -68,17 +68,18 @@ def decide_again(
     accept_quorum: int,
     slash_quorum: int,
     *,
+    num_wanted: int = 1,
     is_contested: bool = False,
 ) -> Decision:
-    """The decision that round 1's verdicts lead to, on top of round 0's: at least one, and one more while a work
-    stamp is contested.
+    """The decision that round 1's verdicts lead to, on top of round 0's: at least `num_wanted`, and one more while a
+    work stamp is contested.
 
     >>> decide_again([Opinion(Outcome.ACCEPT)], [], accept_quorum=1, slash_quorum=2).num_needed
     2
     """
     opinions = [*first, *second]
     decision = decide(opinions, accept_quorum, slash_quorum)
-    num_needed = max(decision.num_needed, len(first) + 1, len(opinions) + is_contested)
+    num_needed = max(decision.num_needed, len(first) + num_wanted, len(opinions) + is_contested)
     return decision if len(opinions) >= num_needed else Decision(None, num_needed)
 
 

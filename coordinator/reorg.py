@@ -10,15 +10,14 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from coordinator.db.chain import Allotment, ChainBlock, ChainEvent, Earnings, Epoch, Node, Pool, Seat, Version
-from coordinator.db.work import Draw, ReauditRow, SubmissionRow
+from coordinator.db.work import Draw, SubmissionRow
 from coordinator.draws import OPEN, ROUND
 from coordinator.log import append
 from coordinator.mirrors import apply_due_terms, apply_event
 from coordinator.outbox import unsettle_calls
 from coordinator.pool import chain_time
+from coordinator.reaudits import ask_again
 from coordinator.tasks import void_tasks
-from protocol.api import ReauditState
-from protocol.draw import REAUDIT_ROUND
 from protocol.wire import ZERO_HASH
 
 
@@ -35,7 +34,7 @@ def forget_past(session: Session, pool_id: int, fork_block: int) -> None:
         void_tasks(session, policy_version)
     for epoch in _changed(epochs, _epoch_beacons(session)):
         _void_draws(session, epoch)
-        void_reaudits(session, epoch)
+        ask_again(session, epoch)
 
 
 def _replay(session: Session, pool_id: int) -> None:
@@ -63,16 +62,6 @@ def _void_draws(session: Session, epoch: int) -> None:
         SubmissionRow.log_index < row.size, SubmissionRow.log_index >= (before.size if before else 0)
     )
     session.execute(delete(Draw).where(Draw.state == OPEN, Draw.round == ROUND, Draw.submission_id.in_(received)))
-
-
-def void_reaudits(session: Session, epoch: int) -> None:
-    """Whether they are due is asked of the epoch's new beacon; those that are over stay what they are."""
-    asked_again = (ReauditState.PASSED, ReauditState.DRAWN)
-    rows = session.scalars(select(ReauditRow).where(ReauditRow.epoch == epoch, ReauditRow.state.in_(asked_again))).all()
-    drawn = Draw.submission_id.in_([row.submission_id for row in rows])
-    session.execute(delete(Draw).where(Draw.state == OPEN, Draw.round == REAUDIT_ROUND, drawn))
-    for row in rows:
-        row.state = ReauditState.WAITING
 
 
 def _version_beacons(session: Session) -> dict[int, str | None]:

@@ -36,8 +36,12 @@ CREATE TABLE IF NOT EXISTS payment (
 CREATE TABLE IF NOT EXISTS settled (
     submission_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL, accepted INTEGER NOT NULL, num_agreeing INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS reaudit (
-    submission_id TEXT PRIMARY KEY, drawn_epoch INTEGER NOT NULL, closed_epoch INTEGER, state TEXT
+CREATE TABLE IF NOT EXISTS reaudit_turn (
+    submission_id TEXT NOT NULL, turn INTEGER NOT NULL, asked_epoch INTEGER NOT NULL,
+    closed_epoch INTEGER, state TEXT, is_excused INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (submission_id, turn)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS paid_again (
+    submission_id TEXT NOT NULL, validator TEXT NOT NULL, PRIMARY KEY (submission_id, validator)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS unit_price (
     earner TEXT NOT NULL, price_wei TEXT NOT NULL, epoch INTEGER NOT NULL, PRIMARY KEY (earner, price_wei)
@@ -126,7 +130,10 @@ class Payments:
         if kind == "verdict.revealed":
             self.opinions.note(subject, data)
         if kind == "reaudit.drawn":
-            self._db.execute("INSERT OR IGNORE INTO reaudit VALUES (?, ?, NULL, NULL)", (subject, epoch))
+            self._begin(subject)
+        if kind == "chain.reorged":
+            # Beacons that picked and drew may be gone, and with them the way to check what they did.
+            self._db.execute("UPDATE reaudit_turn SET is_excused = 1")
         paying = _SHAPES.get(kind, _Paying).model_validate(data)
         payments = {account: int(amount) for account, amount in paying.payments}
         for account, amount in paying.payments:
@@ -159,10 +166,16 @@ class Payments:
         rows = self._db.execute(query, (after_epoch, epoch))
         return {UnitPrice(earner, int(price)) for earner, price in rows.fetchall()}
 
-    def closed_reaudits(self, after_epoch: int, epoch: int) -> list[str]:
-        """Submissions whose re-audit was closed after `after_epoch`, up to `epoch`."""
-        query = "SELECT submission_id FROM reaudit WHERE closed_epoch > ? AND closed_epoch <= ? ORDER BY submission_id"
-        return [row[0] for row in self._db.execute(query, (after_epoch, epoch)).fetchall()]
+    def closed_reaudits(self, after_epoch: int, epoch: int) -> list[tuple[str, int]]:
+        """Re-audits that ended after `after_epoch`, up to `epoch`: submission, and the epoch whose beacon asked for it.
+
+        Those that a reorg came after are left out.
+        """
+        query = (
+            "SELECT submission_id, asked_epoch FROM reaudit_turn WHERE closed_epoch > ? AND closed_epoch <= ?"
+            " AND NOT is_excused ORDER BY submission_id, turn"
+        )
+        return [(submission_id, asked) for submission_id, asked in self._db.execute(query, (after_epoch, epoch))]
 
     def least_quorum(self, epoch: int) -> int | None:
         """How many verdicts agreed on the least agreed of the accepted submissions; None where there is none."""
@@ -198,12 +211,29 @@ class Payments:
         paid = {PROVIDER: {received.provider} if accepted else set(), VALIDATOR: earning}
         return next(filter(None, self._faults_of(paid, payments, num_units, epoch)), None)
 
+    def _begin(self, submission_id: str) -> None:
+        """One more turn of a re-audit, asked for by the epoch that anchors the settling or the end of the last turn."""
+        query = "SELECT COUNT(*), MAX(closed_epoch), COUNT(*) - COUNT(state) FROM reaudit_turn WHERE submission_id = ?"
+        num_turns, closed_epoch, num_open = self._db.execute(query, (submission_id,)).fetchone()
+        settling = self.settling(submission_id)
+        asked_epoch = closed_epoch if num_turns else settling and settling.epoch
+        if not num_open and asked_epoch is not None:
+            self._db.execute(
+                "INSERT INTO reaudit_turn (submission_id, turn, asked_epoch) VALUES (?, ?, ?)",
+                (submission_id, num_turns, asked_epoch),
+            )
+
+    def _paid_again(self, submission_id: str) -> set[str]:
+        """Validators that round 1 has paid for this submission."""
+        query = "SELECT validator FROM paid_again WHERE submission_id = ?"
+        return {row[0] for row in self._db.execute(query, (submission_id,))}
+
     def _close(
         self, submission_id: str, kind: str, closing: _Reaudit, epoch: int, payments: Mapping[str, int]
     ) -> str | None:
         """Note that a re-audit is over; what is wrong with what that pays, if anything is."""
         closed = self._db.execute(
-            "UPDATE reaudit SET closed_epoch = ?, state = ? WHERE submission_id = ? AND state IS NULL",
+            "UPDATE reaudit_turn SET closed_epoch = ?, state = ? WHERE submission_id = ? AND state IS NULL",
             (epoch, kind.rpartition(".")[2], submission_id),
         ).rowcount
         settling, received = self.settling(submission_id), self._received(submission_id)
@@ -219,7 +249,9 @@ class Payments:
         if closing.num_units != received.num_units:
             return f"{closing.num_units} units are judged again, {received.num_units} were received"
         earning = {judge.validator for judge in again if judge.in_time and judge.accepts is closing.accepted}
-        paid = {PROVIDER: set[str](), VALIDATOR: earning - self.opinions.disputed(submission_id, 1)}
+        paid_before = self._paid_again(submission_id)
+        self._db.executemany("INSERT OR IGNORE INTO paid_again VALUES (?, ?)", [(submission_id, v) for v in payments])
+        paid = {PROVIDER: set[str](), VALIDATOR: earning - self.opinions.disputed(submission_id, 1) - paid_before}
         return next(filter(None, self._faults_of(paid, payments, received.num_units, epoch)), None)
 
     def _faults_of(

@@ -41,7 +41,7 @@ class Beacons(Protocol):
 
 @dataclass(frozen=True)
 class ReauditCounts:
-    """Over all settled submissions whose beacon is known: due ones, and what became of them."""
+    """Over all settled submissions whose beacon is known: due ones, and what became of them (in their last turn)."""
 
     due: int
     drawn: int
@@ -78,7 +78,8 @@ class Reaudits:
             get_logger().warning("reaudit.withheld", submission_id=submission_id)
 
     def counts(self) -> ReauditCounts:
-        states = Counter(state for (state,) in self._db.execute("SELECT state FROM reaudit"))
+        rows = self._db.execute("SELECT submission_id, state FROM reaudit_turn ORDER BY submission_id, turn").fetchall()
+        states = Counter(dict(rows).values())
         (due,) = self._db.execute("SELECT COUNT(*) FROM reaudit_pick WHERE is_due").fetchone()
         return ReauditCounts(due, states.total(), states["agreed"], states["disagreed"], states["undecided"])
 
@@ -94,24 +95,21 @@ class Reaudits:
     def _withheld(self, num_epochs: int) -> list[str]:
         rows = self._db.execute(
             "SELECT submission_id FROM reaudit_pick WHERE is_due AND NOT told AND epoch + ? < ?"
-            " AND submission_id NOT IN (SELECT submission_id FROM reaudit)",
+            " AND submission_id NOT IN (SELECT submission_id FROM reaudit_turn)",
             (GRACE_EPOCHS, num_epochs),
         )
         return [row[0] for row in rows.fetchall()]
 
 
 def undue_reaudits(payments: Payments, chain: Beacons, after_epoch: int, epoch: int) -> list[str]:
-    """Faults: re-audits closed after `after_epoch`, up to `epoch`, that the beacon of their settling didn't pick.
+    """Faults: re-audits that ended after `after_epoch`, up to `epoch`, and that no beacon asked for.
 
     Beacons that the chain has forgotten are passed over.
     """
     share_bps, oldest_epoch = chain.record().reaudit_bps, chain.num_epochs() - NUM_HEADS_ON_CHAIN
     faults = []
-    for submission_id in payments.closed_reaudits(after_epoch, epoch):
-        settling = payments.settling(submission_id)
-        if settling is not None and settling.epoch < oldest_epoch:
-            continue
-        beacon = None if settling is None else chain.epoch_beacon(settling.epoch)
-        if beacon is None or not is_reaudited(beacon, submission_id, share_bps):
+    for submission_id, asked_epoch in payments.closed_reaudits(after_epoch, epoch):
+        beacon = chain.epoch_beacon(asked_epoch) if asked_epoch >= oldest_epoch else None
+        if asked_epoch >= oldest_epoch and not (beacon and is_reaudited(beacon, submission_id, share_bps)):
             faults.append(f"the re-audit of {submission_id} wasn't due")
     return faults

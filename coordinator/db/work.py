@@ -150,6 +150,14 @@ class ReauditRow(Base):
     accepted: Mapped[bool]
     """What round 0 decided."""
     state: Mapped[str] = mapped_column(index=True)
+    asked_epoch: Mapped[Count] = mapped_column(index=True)
+    """Whose beacon says whether somebody (or one more) looks: the settling's, then that of each end of the re-audit."""
+    is_asking: Mapped[bool]
+    """That beacon hasn't been asked yet."""
+    num_wanted: Mapped[Count]
+    """How many verdicts of round 1 there have to be, since a beacon was last asked."""
+    paid: Mapped[list[Any]] = mapped_column(JSON)
+    """Validators that round 1 has paid."""
     reserved_wei: Mapped[WeiAmount]
     """Of the pool's funds, for validators of round 1; given back when it is over."""
 

@@ -31,11 +31,16 @@ def _create_reaudit() -> None:
         sa.Column("epoch", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("accepted", sa.Boolean(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
+        sa.Column("asked_epoch", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("is_asking", sa.Boolean(), nullable=False),
+        sa.Column("num_wanted", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("paid", sa.JSON(), nullable=False),
         sa.Column("reserved_wei", sa.String(length=78), nullable=False),
         sa.ForeignKeyConstraint(["submission_id"], ["submission.submission_id"]),
         sa.PrimaryKeyConstraint("submission_id"),
     )
     with op.batch_alter_table("reaudit", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_reaudit_asked_epoch"), ["asked_epoch"], unique=False)
         batch_op.create_index(batch_op.f("ix_reaudit_epoch"), ["epoch"], unique=False)
         batch_op.create_index(batch_op.f("ix_reaudit_state"), ["state"], unique=False)
 

@@ -88,6 +88,13 @@ class Copies(LazyJudge):
         return revealed[0].evidence
 
 
+class AuditsUnseen(AcceptsUnseen):
+    """Looks in round 0, where it may be audited, and not in round 1."""
+
+    def judge(self, assignment: Assignment) -> KeptVerdict:
+        return super().judge(assignment) if assignment.round else Judge.judge(self, assignment)
+
+
 class Slanders(LazyJudge):
     """Accepts everything, invents the numbers, and disputes everybody else's."""
 

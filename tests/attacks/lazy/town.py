@@ -14,11 +14,12 @@ from typing import Any
 from sqlalchemy import select
 
 from coordinator.db import chain as mirror
-from coordinator.db.work import Account
+from coordinator.db.work import Account, ReauditRow, SubmissionRow
 from coordinator.draws import open_draws, seats_at
 from coordinator.reaudits import reaudit
 from coordinator.settle import settle
-from protocol.api import SubmissionView
+from coordinator.standing import UNSETTLED
+from protocol.api import ReauditState, SubmissionView
 from protocol.chain.pool import Accusation, CaseRecord, CaseState, LogHead, PoolRecord, VersionRecord
 from protocol.draw import Seat
 from protocol.engines.base import Request
@@ -182,9 +183,23 @@ class Town:
             stage(self.site.coordinator)
         self.site.close_epoch()
 
-    def run(self, num_turns: int = 9) -> None:
+    def run(self, num_turns: int) -> None:
         for _ in range(num_turns):
             self.turn()
+
+    def run_to_the_end(self) -> None:
+        """Until everything is settled, and every re-audit that comes is over."""
+        for _ in range(40):
+            self.turn()
+            if not self._is_busy():
+                return
+        raise AssertionError("it doesn't come to an end")
+
+    def _is_busy(self) -> bool:
+        with self.site.coordinator.reading() as session:
+            unsettled = session.query(SubmissionRow).filter(SubmissionRow.standing.in_(UNSETTLED)).count()
+            going_on = ReauditRow.is_asking | (ReauditRow.state == ReauditState.DRAWN)
+            return bool(unsettled + session.query(ReauditRow).filter(going_on).count())
 
     def view(self, submission_id: str) -> SubmissionView:
         found: SubmissionView = self.site.client().submission(submission_id)

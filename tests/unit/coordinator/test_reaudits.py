@@ -130,10 +130,56 @@ def test_a_seat_that_agrees_ends_it_and_is_paid(site: Any) -> None:
     found = view(site, submission_id)
     assert found.standing is Standing.ACCEPTED and [v.num_stamp_agreeing for v in found.verdicts] == [1, 0]
     auditor = site.seat_signer(work.seat).address
-    assert earned(site, auditor) == found.num_units and reserved(site) == 0
+    assert earned(site, auditor) == found.num_units
     (closing,) = events(site, submission_id, "reaudit.agreed")
     assert closing["payments"] == [[auditor, str(found.num_units)]]
     assert site.client().status().num_by_reaudit == {"agreed": 1}
+
+
+def test_the_end_of_a_re_audit_is_picked_once_more_and_its_seat_speaks_of_both(site: Any) -> None:
+    submission_id = site.accept()
+    (work,) = drawn_again(site, submission_id)
+    say(site, work)
+    assert turn(site, submission_id) == [] and state(site, submission_id) is ReauditState.AGREED
+    epoch = site.close_epoch()
+    (second,) = turn(site, submission_id)
+    assert events(site, submission_id, "reaudit.drawn")[-1] == {"epoch": epoch}
+    assert (second.epoch, second.num_revealed) == (work.epoch, 2) and second.seat != work.seat
+    say(site, second, stamps={(1, work.seat): DISPUTES})
+    (third,) = turn(site, submission_id)  # a dispute asks for one more at once
+    say(site, third, stamps={(1, work.seat): DISPUTES, (1, second.seat): AGREES})
+    turn(site, submission_id)
+    num_units = view(site, submission_id).num_units
+    validators = [site.seat_signer(one.seat).address for one in (work, second, third)]
+    assert [earned(site, validator) for validator in validators] == [num_units] * 3
+    paid = [[account for account, _ in data["payments"]] for data in events(site, submission_id, "reaudit.agreed")]
+    assert paid == [validators[:1], validators[1:]]
+
+
+def test_what_is_not_picked_once_more_is_over(site: Any) -> None:
+    submission_id = site.accept()
+    (work,) = drawn_again(site, submission_id)
+    say(site, work)
+    turn(site, submission_id)
+    assert reserved(site) > 0
+    site.pool(reaudit_bps=0)
+    assert drawn_again(site, submission_id) == []
+    assert state(site, submission_id) is ReauditState.AGREED and reserved(site) == 0
+
+
+def test_an_outvoted_contradiction_challenges_nothing_again(site: Any) -> None:
+    submission_id = site.accept()
+    (work,) = drawn_again(site, submission_id)
+    say(site, work, Outcome.DROP)
+    (second,) = turn(site, submission_id)
+    say(site, second)
+    turn(site, submission_id)
+    (third,) = drawn_again(site, submission_id)
+    assert view(site, submission_id).standing is Standing.ACCEPTED
+    say(site, third)
+    turn(site, submission_id)
+    assert state(site, submission_id) is ReauditState.AGREED
+    assert len(events(site, submission_id, "submission.challenged")) == 1
 
 
 def test_a_contradiction_challenges_at_once_and_a_majority_against_it_stays_so(site: Any) -> None:
@@ -296,12 +342,12 @@ def test_the_trace_shows_both_rounds_and_what_is_said_of_stamps(site: Any) -> No
 
 
 def test_a_reorg_that_changes_the_beacon_asks_it_again(site: Any) -> None:
-    from coordinator.reorg import void_reaudits
+    from coordinator.reaudits import ask_again
 
     submission_id = site.accept()
     (work,) = drawn_again(site, submission_id)
     with site.coordinator.writing() as session:
-        void_reaudits(session, work.epoch)
+        ask_again(session, work.epoch)
     assert site.assignments() == []
     with site.coordinator.reading() as session:
         assert session.get_one(ReauditRow, submission_id).state == ReauditState.WAITING

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.draw import BPS
+from protocol.draw import BPS, is_reaudited
 from protocol.errors import VerificationFailed
 from protocol.reasons import Outcome
 from protocol.signing import Signer
@@ -98,6 +98,45 @@ def test_a_re_audit_pays_once_and_only_if_it_began(history: History, chain: Any,
     close(log, {AGAIN: 14})
     close(log, {AGAIN: 14})
     assert faults(history, chain, log) == ["a re-audit ends that never began"] * 2
+
+
+def test_each_turn_pays_whom_no_turn_has_paid(history: History, chain: Any, log: Any, settled: None) -> None:
+    log.append("reaudit.drawn", SUBMISSION, epoch=0)
+    reveal(log, AGAIN, round_number=1)
+    close(log, {AGAIN: 14})
+    assert faults(history, chain, log) == []
+    assert history.payments.closed_reaudits(0, 1) == [(SUBMISSION, 0)]
+    log.append("reaudit.drawn", SUBMISSION, epoch=1)
+    reveal(log, OTHER, round_number=1)
+    close(log, {OTHER: 14})
+    assert faults(history, chain, log) == []
+    assert history.payments.closed_reaudits(1, 2) == [(SUBMISSION, 1)]
+    log.append("reaudit.drawn", SUBMISSION, epoch=2)
+    close(log, {AGAIN: 14})
+    assert len(faults(history, chain, log)) == 1
+
+
+def test_a_turn_that_the_last_ends_beacon_did_not_ask_for_gets_no_signature(
+    history: History, chain: Any, log: Any, settled: None
+) -> None:
+    chain.pool = replace(chain.pool, reaudit_bps=5_000)
+    seen: dict[bool, str] = {}
+    for number in range(64):
+        beacon = f"0x{number:064x}"
+        seen.setdefault(is_reaudited(beacon, SUBMISSION, 5_000), beacon)
+    chain.beacons |= {0: seen[True], 1: seen[True]}
+    for epoch, validator in enumerate((AGAIN, OTHER)):
+        log.append("reaudit.drawn", SUBMISSION, epoch=epoch)
+        reveal(log, validator, round_number=1)
+        close(log, {validator: 14})
+        assert faults(history, chain, log) == []
+    check_reaudits(2, history.payments, chain, -1)
+    chain.beacons[1] = seen[False]
+    with pytest.raises(VerificationFailed, match="wasn't due"):
+        check_reaudits(2, history.payments, chain, -1)
+    log.append("chain.reorged", fork_block=7)  # the beacon that asked may have been another
+    assert faults(history, chain, log) == []
+    check_reaudits(2, history.payments, chain, -1)
 
 
 def test_a_late_verdict_or_a_disputed_stamp_is_not_paid(history: History, chain: Any, log: Any, settled: None) -> None:
