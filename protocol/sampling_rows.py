@@ -52,6 +52,17 @@ class RowStatistics:
     tiny_probabilities: Float64Array
 
     @classmethod
+    def empty(cls, num_rows: int) -> RowStatistics:
+        """Room for so many rows, to be `put`."""
+        margins, *others = np.zeros((len(fields(cls)) - 1, num_rows))
+        return cls(margins, np.zeros(num_rows, dtype=np.int64), *others)
+
+    def put(self, rows: slice, part: RowStatistics) -> None:
+        """Take these rows from another block."""
+        for field in fields(self):
+            getattr(self, field.name)[rows] = getattr(part, field.name)
+
+    @classmethod
     def joined(cls, parts: Sequence[RowStatistics]) -> RowStatistics:
         """The statistics of consecutive blocks of rows as one; there is at least one."""
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))

@@ -6,7 +6,7 @@ look at; states and logits are dropped slice by slice, so memory stays bounded w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -40,21 +40,14 @@ class Measurements:
     @classmethod
     def joined(cls, parts: Sequence[Measurements]) -> Measurements:
         """The measurements of different rollouts as one, in order of their numbers; `asked` in the order of `parts`."""
-        each = [(number, part, index) for part in parts for index, number in enumerate(part.rollouts)]
-        order = sorted(range(len(each)), key=lambda index: each[index][0])
-        if order != list(range(len(each))):
-            pieces = [each[index][1].only(each[index][2]) for index in order]
-            return cls._concatenated(pieces, np.concatenate([part.asked for part in parts]))
-        return cls._concatenated(parts, np.concatenate([part.asked for part in parts]))
-
-    @classmethod
-    def _concatenated(cls, parts: Sequence[Measurements], asked: Floats) -> Measurements:
+        each = sorted((number, part, index) for part, found in enumerate(parts) for index, number in _numbered(found))
+        pieces = [parts[part].only(index) for _, part, index in each]
         return cls(
-            rollouts=tuple(number for part in parts for number in part.rollouts),
-            lengths=tuple(length for part in parts for length in part.lengths),
-            rows=RowStatistics.joined([part.rows for part in parts]),
-            chunks=tuple(chunk for part in parts for chunk in part.chunks),
-            asked=asked,
+            rollouts=tuple(number for number, _, _ in each),
+            lengths=tuple(length for piece in pieces for length in piece.lengths),
+            rows=RowStatistics.joined([piece.rows for piece in pieces]),
+            chunks=tuple(chunk for piece in pieces for chunk in piece.chunks),
+            asked=np.concatenate([part.asked for part in parts]),
         )
 
     def only(self, index: int) -> Measurements:
@@ -108,6 +101,11 @@ class Measurements:
         for chunk in self.chunks:
             found[chunk.rollout].append(chunk)
         return {number: tuple(chunks) for number, chunks in found.items()}
+
+
+def _numbered(found: Measurements) -> Iterator[tuple[int, int]]:
+    """(place among the audited ones, number in the task) of each rollout."""
+    return enumerate(found.rollouts)
 
 
 def measurements_of(case: Case) -> Measurements:

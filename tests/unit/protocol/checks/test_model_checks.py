@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from protocol.checks.prefill import measure, slices
+from protocol.checks.prefill import measure
+from protocol.checks.slices import slices
 from protocol.engines.base import Completion
 from protocol.forward import CausalLM
 from protocol.reasons import Outcome, RejectReason
