@@ -58,8 +58,7 @@ def test_a_truncated_completion_is_dropped(world: World, honest: list[Rollout]) 
 def measured(rollouts: list[Rollout], eos_probability: float) -> Measurements:
     """A pass that gave every token the same P(EOS)."""
     lengths = tuple(rollout.num_units for rollout in rollouts)
-    zeros, eos = np.zeros(sum(lengths)), np.full(sum(lengths), eos_probability)
-    rows = RowStatistics(zeros, zeros.astype(np.int64), *[zeros] * 5, eos, zeros)
+    rows = replace(RowStatistics.empty(sum(lengths)), eos_probabilities=np.full(sum(lengths), eos_probability))
     return Measurements(tuple(range(len(rollouts))), lengths, rows, (), np.empty(0))
 
 
