@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
-from pydantic import ValidationError
 
 from coordinator import intake, submissions
 from coordinator.api.body import BODY
@@ -75,5 +73,5 @@ def get_case(coordinator: CoordinatorOf, submission_id: Hash32) -> CaseFile:
 def _envelope(header: str) -> SubmissionEnvelope:
     try:
         return SubmissionEnvelope.model_validate_json(base64.b64decode(header, altchars=b"-_", validate=True))
-    except (binascii.Error, ValidationError) as error:
+    except ValueError as error:  # no base64, no ASCII, or no envelope
         raise Rejected(RejectReason.SCHEMA_INVALID, f"{ENVELOPE_HEADER}: {str(error).splitlines()[0][:200]}") from error

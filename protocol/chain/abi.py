@@ -191,6 +191,8 @@ class ContractAbi:
             return None
         indexed = [p for p in event.inputs if p.indexed]
         plain = [p for p in event.inputs if not p.indexed]
+        if len(indexed) != len(topics) - 1:
+            raise ChainError(f"a log of {event.name} doesn't fit its ABI", f"{len(topics)} topics")
         found = {p.name: _decode_topic(p, topic) for p, topic in zip(indexed, topics[1:], strict=True)}
         found |= zip((p.name for p in plain), _decode(plain, data, event.name), strict=True)
         return DecodedEvent(event.name, {p.name: found[p.name] for p in event.inputs})

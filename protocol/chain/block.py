@@ -1,16 +1,20 @@
 """What a node tells of the chain: blocks, logs, receipts, as frozen values with our spelling.
 
-In: JSON-RPC objects. Out: numbers as `int`, 32-byte values and addresses as lower-case 0x-hex.
+In: JSON-RPC objects. Out: numbers as `int`, 32-byte values and addresses as lower-case 0x-hex; or ChainError.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.canonical import from_hex0x
+from protocol.canonical import from_hex0x, hex0x
 from protocol.errors import ChainError
+
+_NUMBER = re.compile("0x[0-9a-fA-F]{1,64}")
+_BYTES = re.compile("0x(?:[0-9a-fA-F]{2})*")
 
 
 @dataclass(frozen=True)
@@ -27,10 +31,10 @@ class Block:
     def of(cls, document: Mapping[str, Any]) -> Block:
         return cls(
             number=number_in(document, "number"),
-            block_hash=document["hash"].lower(),
-            parent_hash=document["parentHash"].lower(),
+            block_hash=text_in(document, "hash"),
+            parent_hash=text_in(document, "parentHash"),
             timestamp=number_in(document, "timestamp"),
-            base_fee_wei=int(document.get("baseFeePerGas") or "0x0", 16),
+            base_fee_wei=number_of(document.get("baseFeePerGas") or "0x0", "baseFeePerGas"),
         )
 
 
@@ -49,13 +53,13 @@ class Log:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Log:
         return cls(
-            address=document["address"].lower(),
-            topics=tuple(topic.lower() for topic in document["topics"]),
-            data=from_hex0x(document["data"]),
+            address=text_in(document, "address"),
+            topics=tuple(hex0x(bytes_of(topic, "a topic")) for topic in _list_in(document, "topics")),
+            data=bytes_of(_member(document, "data"), "data"),
             block_number=number_in(document, "blockNumber"),
-            block_hash=document["blockHash"].lower(),
+            block_hash=text_in(document, "blockHash"),
             log_index=number_in(document, "logIndex"),
-            transaction_hash=document["transactionHash"].lower(),
+            transaction_hash=text_in(document, "transactionHash"),
         )
 
 
@@ -73,21 +77,50 @@ class Receipt:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Receipt:
-        created = document.get("contractAddress")
+        created = _member(document, "contractAddress")
         return cls(
-            transaction_hash=document["transactionHash"].lower(),
+            transaction_hash=text_in(document, "transactionHash"),
             block_number=number_in(document, "blockNumber"),
-            block_hash=document["blockHash"].lower(),
+            block_hash=text_in(document, "blockHash"),
             succeeded=number_in(document, "status") == 1,
             gas_used=number_in(document, "gasUsed"),
-            contract_address=created.lower() if created else None,
-            logs=tuple(Log.of(log) for log in document["logs"]),
+            contract_address=text_in(document, "contractAddress") if created else None,
+            logs=tuple(Log.of(log) for log in _list_in(document, "logs")),
         )
 
 
 def number_in(document: Mapping[str, Any], key: str) -> int:
     """A quantity of a JSON-RPC object. Raises ChainError where it isn't one."""
-    try:
-        return int(document[key], 16)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ChainError("the node's answer lacks a number", f"{key} is {document.get(key)!r}") from error
+    return number_of(_member(document, key), key)
+
+
+def text_in(document: Mapping[str, Any], key: str) -> str:
+    """A 32-byte value or an address of a JSON-RPC object, in lower case. Raises ChainError where it isn't hex."""
+    bytes_of(text := _member(document, key), key)
+    return str(text).lower()
+
+
+def number_of(value: object, what: str) -> int:
+    """A quantity as JSON-RPC writes it. Raises ChainError for anything else."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return int(value, 16)
+    raise ChainError("the node's answer lacks a number", f"{what} is {value!r:.100}")
+
+
+def bytes_of(value: object, what: str) -> bytes:
+    """Bytes as JSON-RPC writes them. Raises ChainError for anything else."""
+    if isinstance(value, str) and _BYTES.fullmatch(value):
+        return from_hex0x(value)
+    raise ChainError("the node's answer lacks bytes", f"{what} is {value!r:.100}")
+
+
+def _member(document: object, key: str) -> Any:
+    if not isinstance(document, Mapping):
+        raise ChainError("the node's answer isn't an object", f"{document!r:.100}, with {key} in it")
+    return document.get(key)
+
+
+def _list_in(document: Mapping[str, Any], key: str) -> list[Any]:
+    if not isinstance(items := _member(document, key), list):
+        raise ChainError("the node's answer lacks a list", f"{key} is {items!r:.100}")
+    return items

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from protocol.canonical import from_hex0x, hex0x, is_hash32, keccak256
 from protocol.chain.abi import ErrorTable
-from protocol.chain.block import Block, Log, Receipt
+from protocol.chain.block import Block, Log, Receipt, bytes_of, number_of
 from protocol.chain.rpc import JsonRpc, block_tag, quantity
 from protocol.errors import ChainError, NodeRefused, TransactionReverted, WrongChain
 
@@ -31,7 +31,7 @@ class ChainClient:
 
     def check_chain(self) -> None:
         """Raises WrongChain unless the node serves this chain id."""
-        found = int(self.rpc.call("eth_chainId"), 16)
+        found = number_of(self.rpc.call("eth_chainId"), "eth_chainId")
         if found != self.chain_id:
             raise WrongChain(
                 "the node serves another chain",
@@ -58,7 +58,10 @@ class ChainClient:
         while start <= last_block:
             end = min(last_block, start + LOG_PAGE_BLOCKS - 1)
             query = {"address": list(addresses), "fromBlock": quantity(start), "toBlock": quantity(end)}
-            yield from (Log.of(document) for document in self.rpc.call("eth_getLogs", query))
+            found = self.rpc.call("eth_getLogs", query)
+            if not isinstance(found, list):
+                raise ChainError("the node's answer isn't a list of logs", f"{found!r:.100}")
+            yield from map(Log.of, found)
             start = end + 1
 
     def code_hash(self, address: str) -> str:
@@ -66,14 +69,14 @@ class ChainClient:
         return hex0x(keccak256(self.code(address)))
 
     def code(self, address: str) -> bytes:
-        return from_hex0x(self.rpc.call("eth_getCode", address, "latest"))
+        return bytes_of(self.rpc.call("eth_getCode", address, "latest"), "eth_getCode")
 
     def balance_wei(self, address: str) -> int:
         """Native balance, which pays for gas."""
-        return int(self.rpc.call("eth_getBalance", address, "latest"), 16)
+        return number_of(self.rpc.call("eth_getBalance", address, "latest"), "eth_getBalance")
 
     def transaction_count(self, address: str, block: str = "latest") -> int:
-        return int(self.rpc.call("eth_getTransactionCount", address, block), 16)
+        return number_of(self.rpc.call("eth_getTransactionCount", address, block), "eth_getTransactionCount")
 
     def receipt(self, transaction_hash: str) -> Receipt | None:
         """None while it isn't mined."""
@@ -84,7 +87,7 @@ class ChainClient:
         """Run a function without a transaction. Raises TransactionReverted."""
         fields = _call_fields(sender, to, data)
         try:
-            return from_hex0x(self.rpc.call("eth_call", fields, block_tag(block)))
+            return bytes_of(self.rpc.call("eth_call", fields, block_tag(block)), "eth_call")
         except NodeRefused as error:
             raise self.explain(error) from error
 
@@ -92,7 +95,7 @@ class ChainClient:
         """Gas that the call takes now. Raises TransactionReverted."""
         fields = _call_fields(sender, to, data) | {"value": quantity(value_wei)}
         try:
-            return int(self.rpc.call("eth_estimateGas", fields), 16)
+            return number_of(self.rpc.call("eth_estimateGas", fields), "eth_estimateGas")
         except NodeRefused as error:
             raise self.explain(error) from error
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from contracts import artifacts
 from protocol.api import ContractAddresses
-from protocol.canonical import from_hex0x, hex0x
+from protocol.canonical import hex0x
 from protocol.chain.abi import ContractAbi, ErrorTable
-from protocol.chain.block import Log, Receipt
+from protocol.chain.block import Log, Receipt, bytes_of, number_of
 from protocol.chain.client import ChainClient
 from protocol.chain.lane import Lane
 from protocol.chain.rpc import JsonRpc, block_tag
@@ -85,7 +85,7 @@ class Contracts:
 
     @classmethod
     def _checked(cls, rpc: JsonRpc, ledger: str, chain_id: int | None) -> Contracts:
-        expected = int(rpc.call("eth_chainId"), 16) if chain_id is None else chain_id
+        expected = number_of(rpc.call("eth_chainId"), "eth_chainId") if chain_id is None else chain_id
         client = ChainClient(rpc, expected, ErrorTable.of(map(abi_of, NAMES)))
         client.check_chain()
         _check_code(client, "ledger", ledger)
@@ -132,7 +132,7 @@ class Contracts:
         except NodeRefused as error:
             raise self.client.explain(error) from error
         return [
-            abi_of(read.contract).decode_result(read.function, from_hex0x(answer))
+            abi_of(read.contract).decode_result(read.function, bytes_of(answer, read.function))
             for read, answer in zip(reads, answers, strict=True)
         ]
 

@@ -62,15 +62,19 @@ class JsonRpc:
         answers = self._post(requests)
         if not isinstance(answers, list):
             raise ChainError("the node doesn't answer batches", f"{answers!r:.200}", self._hint())
-        by_id = {answer.get("id"): answer for answer in answers if isinstance(answer, dict)}
+        by_id = {answer.get("id"): answer for answer in answers if _has_id(answer)}
         return [self._result(r["method"], by_id.get(r["id"], {})) for r in requests]
 
     def _request(self, method: str, params: Sequence[Any]) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
 
     def _result(self, method: str, answer: dict[str, Any]) -> Any:
-        if (error := answer.get("error")) is not None:
-            raise NodeRefused(method, error.get("code", 0), error.get("message", ""), error.get("data"))
+        if isinstance(error := answer.get("error"), dict):
+            code = error.get("code")
+            code = code if isinstance(code, int) else 0
+            raise NodeRefused(method, code, str(error.get("message", "")), error.get("data"))
+        if error is not None:
+            raise ChainError("the node answers with an error that isn't JSON-RPC", f"{method}: {error!r:.200}")
         if "result" not in answer:
             raise ChainError("the node's answer lacks a result", f"{method}: {answer!r:.200}", self._hint())
         return answer["result"]
@@ -85,7 +89,7 @@ class JsonRpc:
             except httpx.TransportError as error:
                 if attempt == NUM_ATTEMPTS or self._clock.wait(self._closed, RETRY_SECONDS * attempt):
                     raise ChainError("the node can't be reached", f"{self.url}: {error}", self._hint()) from error
-            except (httpx.HTTPStatusError, ValueError) as error:
+            except (httpx.HTTPStatusError, httpx.DecodingError, ValueError, RecursionError) as error:
                 raise ChainError("the node's answer can't be used", f"{self.url}: {error}", self._hint()) from error
         raise AssertionError("unreachable")
 
@@ -100,3 +104,8 @@ def quantity(value: int) -> str:
 
 def block_tag(block: int | str) -> str:
     return block if isinstance(block, str) else quantity(block)
+
+
+def _has_id(answer: object) -> bool:
+    """Whether this part of a batch's answer says what it answers."""
+    return isinstance(answer, dict) and isinstance(answer.get("id"), int)

@@ -21,25 +21,25 @@ _BY_PATTERN = {
 def example(shape: type[BaseModel]) -> bytes:
     """A document that `shape` accepts."""
     schema = shape.model_json_schema()
-    return json.dumps(_value(schema, schema.get("$defs", {}))).encode()
+    return json.dumps(value_of(schema, schema.get("$defs", {}))).encode()
 
 
-def _value(schema: dict[str, Any], known: dict[str, Any]) -> Any:
+def value_of(schema: dict[str, Any], known: dict[str, Any]) -> Any:
     if "$ref" in schema:
-        return _value(known[schema["$ref"].rpartition("/")[2]], known)
+        return value_of(known[schema["$ref"].rpartition("/")[2]], known)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
         return schema["enum"][0]
     for choice in ("anyOf", "oneOf", "allOf"):
         if choice in schema:
-            return _value(schema[choice][0], known)
+            return value_of(schema[choice][0], known)
     kind = schema.get("type")
     if kind == "object":
-        return {name: _value(part, known) for name, part in schema.get("properties", {}).items()}
+        return {name: value_of(part, known) for name, part in schema.get("properties", {}).items()}
     if kind == "array":
         items = schema.get("prefixItems") or [schema.get("items", {})]
-        return [_value(item, known) for item in items]
+        return [value_of(item, known) for item in items]
     return _plain(kind, schema)
 
 

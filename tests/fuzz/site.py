@@ -14,7 +14,17 @@ import numpy as np
 from coordinator.db.engine import open_engine
 from coordinator.db.migrate import migrate
 from protocol.telemetry import configure_logging
-from tests.unit.coordinator.conftest import Site, make_site
+from tests.unit.coordinator.conftest import Site, StandingClock, make_site
+
+__all__ = ["StandingClock", "honest_bundle", "honest_log", "portal", "site"]
+
+
+@cache
+def portal() -> anyio.from_thread.BlockingPortal:
+    """Where ASGI apps run."""
+    running = anyio.from_thread.start_blocking_portal()
+    atexit.register(running.__exit__, None, None, None)
+    return running.__enter__()
 
 
 @cache
@@ -26,8 +36,7 @@ def site() -> Site:
     engine = open_engine(f"sqlite:///{path}")
     migrate(engine)
     engine.dispose()
-    portal = anyio.from_thread.start_blocking_portal()
-    made = make_site(Path(folder.name) / "site", path.read_bytes(), portal.__enter__())
+    made = make_site(Path(folder.name) / "site", path.read_bytes(), portal())
     made.rng = np.random.default_rng(0)
     made.accept()
     made.submit()
@@ -35,7 +44,6 @@ def site() -> Site:
 
     def close() -> None:
         made.coordinator.engine.dispose()
-        portal.__exit__(None, None, None)
         folder.cleanup()
 
     atexit.register(close)
