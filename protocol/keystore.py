@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
+from pydantic_core import from_json
+
 from protocol.errors import KeyFailure
 from protocol.files import write_atomically
 from protocol.signing import Signer
@@ -128,11 +130,11 @@ def _keyfile_library() -> ModuleType:
 def _read_document(path: Path) -> dict[str, object]:
     _check_private(path)
     try:
-        document = json.loads(path.read_bytes())
+        document = from_json(path.read_bytes())
         parameters = document["crypto"]["kdfparams"]
         work = math.prod(int(parameters.get(name, 1)) for name in ("n", "r", "p"))
         rounds, key_bytes = int(parameters.get("c", 1)), int(parameters.get("dklen", KEY_BYTES))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise KeyFailure("a keystore can't be read", f"{path}: {type(error).__name__}", "restore the file") from error
     if work > MAX_SCRYPT_WORK or rounds > MAX_PBKDF2_ROUNDS or key_bytes > KEY_BYTES:
         why = f"{path}: over n × r × p = {MAX_SCRYPT_WORK}, {MAX_PBKDF2_ROUNDS} rounds or {KEY_BYTES} bytes"

@@ -6,12 +6,12 @@ hash that goes into `environment_hash`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 from tokenizers import Tokenizer as Backend
 
 from protocol.canonical import canonical_hash
@@ -53,7 +53,7 @@ class Tokenizer:
         path = folder / TOKENIZER_FILE
         try:
             definition = path.read_text(encoding="utf-8")
-            _check_ids(json.loads(definition))
+            _check_ids(from_json(definition))
             backend = Backend.from_str(definition)
             config = (folder / "config.json").read_bytes()
         except Exception as error:  # the tokenizers package raises bare Exception

@@ -85,8 +85,8 @@ class ModelConfig(BaseModel):
         """Reads `config.json` of a model folder; raises ConfigError where the model isn't supported."""
         path = folder / CONFIG_FILE
         try:
-            return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, RecursionError) as error:
+            return cls.model_validate_json(path.read_bytes())
+        except (OSError, ValueError) as error:
             detail = "; ".join(e["msg"] for e in error.errors()) if isinstance(error, ValidationError) else str(error)
             raise ConfigError(
                 f"can't use the model in {folder}", detail, "give a folder with a Llama or Qwen2 config.json"

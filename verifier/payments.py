@@ -268,7 +268,7 @@ class Payments:
     def _received(self, submission_id: str) -> _Received | None:
         """The data of the event that received it."""
         row = self._db.execute("SELECT document FROM received WHERE submission_id = ?", (submission_id,)).fetchone()
-        return None if row is None else _Received.model_validate(json.loads(row[0])["data"])
+        return None if row is None else _Received.model_validate(json.loads(row[0]).get("data"))
 
     def _add(self, account: str, epoch: int, amount_wei: int) -> None:
         row = self._db.execute(

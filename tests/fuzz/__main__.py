@@ -10,28 +10,40 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import subprocess
+import os
+import signal
 import sys
 import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz.target import Target
+
 GRACE_SECONDS = 120
-COLUMNS = "{:<20} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9}"
+POLL_SECONDS = 0.2
+COLUMNS = "{:<20} {:>9} {:>9} {:>6} {:>9} {:>10} {:>8}"
+
+Run = Callable[[Target, int, Path, int], object]
 
 
 def main() -> int:
     options = _parser().parse_args()
-    if options.one is not None:
-        return _run_here(options)
-    from tests.fuzz.targets import TARGETS
-
-    names = options.target or list(TARGETS)
+    engine, targets, run = _engine(options)
+    names = options.target or list(targets)
     seconds = max(1, round(60 * options.minutes / len(names)))
     root = Path(tempfile.mkdtemp(prefix="proofpool-fuzz-"))
-    print(f"{len(names)} targets, {seconds} s each, {_engine(options)}; folder {root}", flush=True)
+    print(f"{len(names)} targets, {seconds} s each, {engine}; folder {root}", flush=True)
     print(COLUMNS.format("target", "inputs", "inputs/s", "new", "findings", "slowest s", "rss MiB"), flush=True)
-    reports = [_run_apart(name, seconds, root / name, options) for name in names]
+    reports = []
+    for name in names:
+        folder = root / name
+        folder.mkdir()
+        ended = _apart(partial(run, targets[name], seconds, folder, options.seed), folder, seconds + GRACE_SECONDS)
+        reports.append(_report(folder, ended))
+        _print(name, reports[-1])
     num_findings = sum(len(report["findings"]) for report in reports)
     total = sum(report["num_inputs"] for report in reports)
     print(f"{total} inputs in {sum(report['seconds'] for report in reports):.0f} s, {num_findings} findings")
@@ -44,60 +56,62 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", action="append", help="only this one; may be repeated")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--random", action="store_true", help="without coverage even where atheris is installed")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--seconds", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     return parser
 
 
-def _engine(options: argparse.Namespace) -> str:
-    guided = not options.random and importlib.util.find_spec("atheris") is not None
-    return "guided by coverage" if guided else "at random"
+def _engine(options: argparse.Namespace) -> tuple[str, dict[str, Target], Run]:
+    if not options.random and importlib.util.find_spec("atheris") is not None:
+        from tests.fuzz.guided_run import instrumented_targets, run_guided
 
+        return "guided by coverage", instrumented_targets(), run_guided
+    from tests.fuzz.random_run import run_random
+    from tests.fuzz.targets import TARGETS
 
-def _run_here(options: argparse.Namespace) -> int:
-    if _engine(options) == "at random":
-        from tests.fuzz.random_run import run_random
-        from tests.fuzz.targets import TARGETS
-
-        run_random(TARGETS[options.one], seconds=options.seconds, seed=options.seed, folder=options.folder)
-    else:
-        from tests.fuzz.guided_run import run_guided
-
-        run_guided(options.one, options.seconds, options.folder, options.seed)
-    return 0
-
-
-def _run_apart(name: str, seconds: int, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """The report of one target's process, printed as a line."""
-    folder.mkdir(parents=True)
-    command = [sys.executable, "-m", "tests.fuzz", "--one", name, "--seconds", str(seconds), "--folder", str(folder)]
-    command += ["--seed", str(options.seed), *(["--random"] if options.random else [])]
-    with (folder / "output.txt").open("wb") as output:
-        ended = subprocess.run(command, stdout=output, stderr=output, timeout=seconds + GRACE_SECONDS, check=False)
-    report = _report(folder, ended.returncode)
-    rate = report["num_inputs"] / max(report["seconds"], 1e-9)
-    print(
-        COLUMNS.format(
-            *(name, report["num_inputs"], f"{rate:.0f}", report["num_new"], len(report["findings"])),
-            *(f"{report['slowest_seconds']:.3f}", report["peak_rss_mb"]),
-        ),
-        flush=True,
+    return (
+        "at random",
+        TARGETS,
+        lambda target, seconds, folder, seed: run_random(target, seconds=seconds, folder=folder, seed=seed),
     )
-    for finding in report["findings"]:
-        print(f"    {finding}", flush=True)
-    return report
 
 
-def _report(folder: Path, returncode: int) -> dict[str, Any]:
+def _apart(run: Callable[[], object], folder: Path, max_seconds: float) -> int:
+    """Run in a child process, its output in the folder; how it ended, as `os.waitpid` says."""
+    child = os.fork()
+    if child == 0:
+        output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        run()
+        os._exit(0)
+    deadline = time.monotonic() + max_seconds
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return status
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            return os.waitpid(child, 0)[1]
+        time.sleep(POLL_SECONDS)
+
+
+def _report(folder: Path, status: int) -> dict[str, Any]:
+    """What the child left: counts, findings, and how it ended if that wasn't well."""
     empty = {"num_inputs": 0, "seconds": 0.0, "slowest_seconds": 0.0, "findings": []}
     path = folder / "report.json"
     report: dict[str, Any] = json.loads(path.read_text()) if path.exists() else empty
-    if returncode:
-        report["findings"] = [*report["findings"], f"the process ended with {returncode}: {folder}/output.txt"]
+    if status:
+        report["findings"] = [*report["findings"], f"the process ended with status {status}: {folder}/output.txt"]
     corpus = folder / "corpus"
     is_new = [not path.name.startswith("seed-") for path in corpus.iterdir()] if corpus.is_dir() else []
     return report | {"num_new": sum(is_new), "peak_rss_mb": _statistic(folder, "peak_rss_mb")}
+
+
+def _print(name: str, report: dict[str, Any]) -> None:
+    rate = report["num_inputs"] / max(report["seconds"], 1e-9)
+    counts = (name, report["num_inputs"], f"{rate:.0f}", report["num_new"], len(report["findings"]))
+    print(COLUMNS.format(*counts, f"{report['slowest_seconds']:.3f}", report["peak_rss_mb"]), flush=True)
+    for finding in report["findings"]:
+        print(f"    {finding}", flush=True)
 
 
 def _statistic(folder: Path, name: str) -> str:

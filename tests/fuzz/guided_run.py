@@ -1,6 +1,6 @@
 """Fuzzing guided by coverage, with atheris (libFuzzer): our code is instrumented as it is imported.
 
-In: a target's name, seconds, a folder. Out: nothing is returned, the process ends; what happened is in the folder
+In: a target, seconds, a folder. Out: nothing is returned, the process ends; what happened is in the folder
 (`watch.py`), new inputs that reach new code are in `folder/corpus`. Needs the atheris package.
 """
 
@@ -13,23 +13,26 @@ from pathlib import Path
 import atheris
 
 from tests.fuzz.mutation import mutate
+from tests.fuzz.random_run import starting_points
+from tests.fuzz.target import Target
+from tests.fuzz.watch import Watch
 
 INSTRUMENTED = ["protocol", "coordinator", "verifier", "tomllib", "eth_abi"]
 MAX_BYTES = 1 << 16
 MAX_RSS_MB = 2048
 
 
-def run_guided(name: str, seconds: int, folder: Path, seed: int = 1) -> None:
-    """Fuzz until the time is over; ends the process."""
+def instrumented_targets() -> dict[str, Target]:
+    """The table, with our code instrumented; nothing of it may have been imported before."""
     with atheris.instrument_imports(include=INSTRUMENTED):
         from tests.fuzz.targets import TARGETS
+    return TARGETS
 
-        target = TARGETS[name]
-        seeds = target.seeds()
-    from tests.fuzz.watch import Watch
 
+def run_guided(target: Target, seconds: int, folder: Path, seed: int) -> None:
+    """Fuzz until the time is over; ends the process."""
     watch = Watch(target, folder)
-    points = [*seeds, *(path.read_bytes() for path in target.corpus())]
+    points = starting_points(target)
     corpus = folder / "corpus"
     corpus.mkdir(parents=True)
     for number, data in enumerate(points):

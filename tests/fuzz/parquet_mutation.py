@@ -261,7 +261,7 @@ def _claim_values(file: ParquetFile, choices: Choices) -> None:
 
 def _nest_schema(file: ParquetFile, choices: Choices) -> None:
     """Groups within groups, below the root or instead of a column."""
-    depth = choices.pick((1, 3, 60, 2000))
+    depth = choices.pick((1, 3, 60, 200))
     group = struct(0, integer(3, choices.below(3)), binary(4, b"g"), integer(5, 1))
     try:
         elements = file.footer.find(2).children

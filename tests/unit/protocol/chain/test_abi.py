@@ -86,6 +86,9 @@ def test_events_give_their_arguments_by_name() -> None:
     assert (event.name, event.arguments) == ("Stored", {"pool_id": 7, "sender": NODE, "note": "hi", "value": 12})
     assert abi.decode_event(["0x" + "00" * 32], data) is None
     assert abi.decode_event([], b"") is None
+    for wrong in (topics[:2], [*topics, topics[1]]):
+        with pytest.raises(ChainError, match="topics"):
+            abi.decode_event(wrong, data)
 
 
 def test_custom_and_builtin_errors_are_named() -> None:

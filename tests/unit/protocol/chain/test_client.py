@@ -35,7 +35,7 @@ def client(**answers: Any) -> ChainClient:
 
 
 def block(number: int) -> dict[str, str]:
-    hash_of = {n: "0x" + f"{n:064x}" for n in (number, number - 1)}
+    hash_of = {n: "0x" + f"{max(0, n):064x}" for n in (number, number - 1)}
     return {"number": hex(number), "hash": hash_of[number], "parentHash": hash_of[number - 1], "timestamp": "0x10"}
 
 
@@ -96,3 +96,49 @@ def test_other_refusals_stay_what_they_are() -> None:
 def test_a_malformed_block_is_a_chain_error(document: dict[str, Any]) -> None:
     with pytest.raises(ChainError):
         client(eth_getBlockByNumber=block(5) | {"timestamp": None} | document).head()
+
+
+HASH, LOG_ADDRESS = "0x" + "5a" * 32, "0x" + "5a" * 20
+LOG = {"address": LOG_ADDRESS, "topics": [HASH], "data": "0x", "blockNumber": "0x1", "blockHash": HASH}
+LOG |= {"logIndex": "0x0", "transactionHash": HASH}
+
+
+@pytest.mark.parametrize("answer", [None, 5, "5", "0x", "0xzz", "-0x1", [], {}, "0x" + "f" * 65])
+def test_what_is_no_number_is_the_nodes_fault(answer: Any) -> None:
+    asked = client(eth_chainId=answer, eth_getBalance=answer, eth_estimateGas=answer, eth_getTransactionCount=answer)
+    for ask in (
+        asked.check_chain,
+        lambda: asked.balance_wei(LOG_ADDRESS),
+        lambda: asked.transaction_count(LOG_ADDRESS),
+        lambda: asked.estimate_gas(LOG_ADDRESS, None, b""),
+    ):
+        with pytest.raises(ChainError):
+            ask()
+
+
+@pytest.mark.parametrize("answer", [None, 5, "00", "0x0", "0x 00", "0xzz", ["0x"]])
+def test_what_are_no_bytes_is_the_nodes_fault(answer: Any) -> None:
+    asked = client(eth_call=answer, eth_getCode=answer)
+    for ask in (lambda: asked.call(LOG_ADDRESS, b""), lambda: asked.code(LOG_ADDRESS)):
+        with pytest.raises(ChainError):
+            ask()
+
+
+@pytest.mark.parametrize(
+    "change", [{"topics": None}, {"topics": [5]}, {"data": "0x0"}, {"address": None}, {"blockHash": 1}]
+)
+def test_a_log_that_lacks_something_is_the_nodes_fault(change: dict[str, Any]) -> None:
+    assert [log.topics for log in client(eth_getLogs=[LOG]).logs([LOG_ADDRESS], 0, 1)] == [(HASH,)]
+    for answer in ([LOG | change], {"logs": []}, [7]):
+        with pytest.raises(ChainError):
+            list(client(eth_getLogs=answer).logs([LOG_ADDRESS], 0, 1))
+
+
+@pytest.mark.parametrize("change", [{"logs": None}, {"logs": [5]}, {"status": None}, {"contractAddress": 5}])
+def test_a_receipt_that_lacks_something_is_the_nodes_fault(change: dict[str, Any]) -> None:
+    receipt = {"transactionHash": HASH, "blockNumber": "0x1", "blockHash": HASH, "status": "0x1", "gasUsed": "0x1"}
+    receipt |= {"contractAddress": None, "logs": [LOG]}
+    found = client(eth_getTransactionReceipt=receipt).receipt(HASH)
+    assert found is not None and found.succeeded
+    with pytest.raises(ChainError):
+        client(eth_getTransactionReceipt=receipt | change).receipt(HASH)

@@ -113,8 +113,17 @@ def test_a_deadline_that_passes_is_not_tried_again() -> None:
         httpx.Response(200, json=[]),
         httpx.Response(200, json={"id": 1}),
         httpx.Response(200, json="x"),
+        httpx.Response(200, json={"id": 1, "error": "no"}),
+        httpx.Response(200, json={"id": 1, "error": {"code": "x", "message": 5}}),
+        httpx.Response(200, content=b"[" * 100_000),
     ],
 )
 def test_answers_that_are_no_json_rpc_are_errors(response: httpx.Response) -> None:
     with pytest.raises(ChainError):
         rpc(lambda _: response).call("eth_chainId")
+
+
+@pytest.mark.parametrize("answers", [[{"id": [], "result": 1}], [{"id": None}], [5], [], {}])
+def test_batches_that_are_no_answer_are_errors(answers: object) -> None:
+    with pytest.raises(ChainError):
+        rpc(lambda _: httpx.Response(200, json=answers)).batch([("eth_chainId", [])])
