@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: setup testnet test test-slow test-contracts bench lint format docs contracts clean
+.PHONY: setup testnet test test-slow test-contracts bench fuzz lint format docs contracts clean
 
 setup: $(VENV)/.installed  ## make .venv with the command .venv/bin/proofpool
 
@@ -37,6 +37,9 @@ test-slow: setup anvil  ## long scenarios and contract fuzzing
 
 bench: setup anvil  ## figures for docs/benchmarks.md
 	$(PYTEST) -m bench -s tests/bench $(ARGS)
+
+fuzz: setup  ## every parser against inputs that nobody wrote: make fuzz ARGS='--minutes 60 --target bundle'
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

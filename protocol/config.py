@@ -65,7 +65,7 @@ def write_resolved(config: RoleConfig, folder: Path) -> None:
 
 def _from_toml(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text())
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(
             "there is no such configuration file", str(file), "give --config an existing TOML file"
@@ -74,7 +74,7 @@ def _from_toml(file: Path) -> dict[str, Any]:
         raise ConfigError(
             "a configuration file can't be read", f"{file}: {error.strerror}", "check the path"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError("a configuration file isn't TOML", f"{file}: {error}", "mend it at that line") from error
 
 

@@ -34,6 +34,7 @@ def test_flags_beat_environment_beats_file_beats_defaults(tmp_path: Path) -> Non
         ('port = "many"', {}, "port"),
         ("", {"PROOFPOOL_EXAMPLE_PROT": "1"}, "PROOFPOOL_EXAMPLE_PROT"),
         ("= 1", {}, "TOML"),
+        ("port = " + "[" * 3000, {}, "TOML"),
     ],
 )
 def test_a_wrong_key_or_value_is_an_error_that_names_it(

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from protocol.api import LogEntry
+from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.errors import VerificationFailed
+from protocol.merkle.history import MemoryLog, event_leaf_hash_of
 from verifier.history import History
 from verifier.store import open_store
 
@@ -101,3 +103,27 @@ def test_an_event_without_a_time_receives_nothing_and_ends_nothing(
     history = History(store)
     history.follow(chain.heads(0), log.read)
     assert history.received(SUBMISSION) is None and history.num_epochs == 1
+
+
+@pytest.mark.parametrize("data", [None, [], 5, {"num_units": "1"}])
+def test_events_whose_data_say_nothing_are_faults_and_stop_nobody(
+    store: sqlite3.Connection, chain: Any, log: Any, data: Any
+) -> None:
+    """A coordinator may log anything, and then pay for it."""
+    log.append("submission.received", SUBMISSION)
+    log.entries[-1] = relogged(log, data)
+    log.append("submission.accepted", SUBMISSION, num_units=1, payments=[[ALICE, "7"]])
+    log.anchor(chain)
+    history = History(store)
+    history.follow(chain.heads(0), log.read)
+    assert 1 in {fault.log_index for fault in history.payments.faults(0)}
+
+
+def relogged(log: Any, data: Any) -> LogEntry:
+    """The only entry of a log, with other data, hashed as it is."""
+    entry = log.entries[-1]
+    event = {**entry.event, "data": data} if data is not None else {k: v for k, v in entry.event.items() if k != "data"}
+    event_hash = hex0x(sha256(canonical_json(event)))
+    leaf = event_leaf_hash_of(entry.subject, event_hash)
+    log.tree = MemoryLog([leaf])
+    return LogEntry(index=0, subject=entry.subject, event_hash=event_hash, leaf_hash=leaf, event=event)
