@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,6 +28,9 @@ from tests.attacks.cache import Cache
 from tests.attacks.reading import Reading, Readings
 from tests.unit.verifier.verifier_world import World
 from worker.prover import in_task_order, rollout_of
+
+if TYPE_CHECKING:
+    from tests.attacks.attack import Attack
 
 RIGHT = "right"
 """The policy version that the task names, in float32."""
@@ -46,6 +50,8 @@ class Arena:
     makers: Mapping[str, MakeModel]
     cache: Cache
     num_tasks: int = 2
+    num_generated: int = 2
+    """Tasks tried of attacks that need tokens of their own."""
     honest: str = RIGHT
     max_batch: int = 64
     left_out: frozenset[str] = frozenset()
@@ -69,6 +75,10 @@ class Arena:
     def num_rollouts(self) -> int:
         """Of one task."""
         return self.rules.group_size * self.rules.groups_per_task
+
+    def counters(self, attack: Attack) -> range:
+        """The tasks that this attack is tried on."""
+        return range(min(self.num_tasks, self.num_generated) if attack.generates else self.num_tasks)
 
     def other(self, counter: int) -> int:
         """Another task of those that are tried."""

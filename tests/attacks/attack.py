@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ class Attack:
     name: str
     lie: str
     close: str = ""
+    generates: ClassVar[bool] = False
+    """Whether it needs tokens of its own, which is what takes long."""
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:
         """What the engine makes of the task's requests, in task order."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from tests.attacks.other_draws import best, finished
 class BranchGrinding(Proved):
     """Of each rollout all 2^`num_ties` ways through its nearest ties within `within` nats; the best is sent."""
 
+    generates: ClassVar[bool] = True
     num_ties: int = 1
     within: float = 0.01
 
@@ -42,6 +44,8 @@ class BranchGrinding(Proved):
 @dataclass(frozen=True)
 class Branched(Proved):
     """Every rollout takes the other branch at its nearest tie, however far that is: what `freedom.py` picks from."""
+
+    generates: ClassVar[bool] = True
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:
         return way(arena, counter, [set(near(gaps, 1, np.inf)) for gaps in gaps_of(arena, counter)])

@@ -21,6 +21,10 @@ class Tenth(Attack):
 
     attack: Attack = Attack("", "")
 
+    @property
+    def generates(self) -> bool:  # type: ignore[override]
+        return self.attack.generates
+
     def rows(self, arena: Arena, counter: int) -> list[Rollout]:
         good, bad = Attack("", "").rows(arena, counter), self.attack.rows(arena, counter)
         return [b if i % PERIOD == 0 else g for i, (g, b) in enumerate(zip(good, bad, strict=True))]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from tests.attacks.decode import decode
 class OtherSampling(Proved):
     """Sampling rules of the worker's own."""
 
+    generates: ClassVar[bool] = True
     changes: dict[str, float] = field(default_factory=dict)
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:
@@ -35,6 +37,7 @@ class OtherSampling(Proved):
 class WrongSeed(Proved):
     """Noise of the worker's own: one try among many."""
 
+    generates: ClassVar[bool] = True
     number: int = 1
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:
@@ -45,6 +48,7 @@ class WrongSeed(Proved):
 class BestOf(Proved):
     """The best of several tries for each rollout, by reward; the first try is the honest one."""
 
+    generates: ClassVar[bool] = True
     num_tries: int = 4
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:
@@ -59,6 +63,7 @@ class BestOf(Proved):
 class Drafted(Proved):
     """Speculative decoding without acceptance: of each `period` tokens, the first is the right model's."""
 
+    generates: ClassVar[bool] = True
     draft: str = ""
     period: int = 4
 

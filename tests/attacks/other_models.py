@@ -6,6 +6,7 @@ What it saves in earnest: a smaller, older or rounded model. Caught by: TOPLOC; 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from protocol.engines.base import Completion
 from tests.attacks.arena import Arena
@@ -16,6 +17,7 @@ from tests.attacks.attack import Attack, Proved
 class OtherModel(Attack):
     """Everything by the model of this name (`models.py`): tokens, states, log-probs."""
 
+    generates: ClassVar[bool] = True
     model: str = ""
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:
@@ -29,6 +31,7 @@ class OtherModelProved(Proved):
     What it saves: all decoding steps of the large model.
     """
 
+    generates: ClassVar[bool] = True
     model: str = ""
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:

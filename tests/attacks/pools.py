@@ -29,7 +29,7 @@ def tiny(dtype: str = "float32", num_tasks: int = 4, cache: Cache | None = None,
     sampling = SamplingRules(max_new_tokens=MAX_NEW_TOKENS)
     rules = make_rules(environment, sampling=sampling, groups_per_task=num_groups, thresholds=limits("tiny", dtype))
     world = World(rules, environment, BASE_MODEL, CausalLM.load(BASE_MODEL).eval())
-    return Arena(f"tiny, {dtype}", world, MODELS, cache or Cache(None), num_tasks, honest=_honest(dtype))
+    return Arena(f"tiny, {dtype}", world, MODELS, cache or Cache(None), num_tasks, num_tasks, _honest(dtype))
 
 
 def smollm2_arena(dtype: str = "float32", num_tasks: int = 2, cache: Cache | None = None) -> Arena:
@@ -46,6 +46,7 @@ def smollm2_arena(dtype: str = "float32", num_tasks: int = 2, cache: Cache | Non
         MODELS,
         cache or Cache(None),
         num_tasks,
+        num_generated=1,
         honest=_honest(dtype),
         left_out=frozenset({"honest-batch-1"}),
     )

@@ -7,6 +7,7 @@ the seed; where the right one is claimed, by TOPLOC and the margins.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class OtherPrompt(Attack):
 class HiddenPrompt(Attack):
     """Another question or a system prompt before it; the file claims the right one, proofs are what the model did."""
 
+    generates: ClassVar[bool] = True
     hinted: bool = False
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:
@@ -54,6 +56,7 @@ class HiddenPrompt(Attack):
 class HiddenPromptProved(Proved):
     """The same, with proofs and log-probs of a prefill after the right prompt."""
 
+    generates: ClassVar[bool] = True
     hinted: bool = False
 
     def completions(self, arena: Arena, counter: int) -> list[Completion]:

@@ -94,10 +94,10 @@ class Trial:
 
 
 def tried(arena: Arena, attack: Attack, counters: Sequence[int] | None = None) -> Trial:
-    """Play the attack on these tasks, on every task of the arena if there are none named."""
+    """Play the attack on these tasks, on those that the arena has for it if there are none named."""
     rollouts: list[Tried] = []
     refused: list[CheckResult] = []
-    for counter in range(arena.num_tasks) if counters is None else counters:
+    for counter in arena.counters(attack) if counters is None else counters:
         dossier = attack.dossier(arena, counter)
         finding = cheaply(arena, attack, dossier)
         if finding is not None and finding.evidence.checks[-1].check in WHOLE_FILE:
