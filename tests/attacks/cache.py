@@ -15,11 +15,8 @@ from typing import TypeVar
 from protocol.files import write_atomically
 from tests.models.smollm2 import models_dir
 
-ROOT = Path(__file__).resolve().parents[2]
-READING_CODE = ("protocol/checks/prefill.py", "protocol/sampling_rows.py", "protocol/checks/measurements.py")
-"""What decides the form of kept readings. What is drawn is fixed by vectors; VERSION counts changes all the same."""
-
 VERSION = 1
+"""Counts changes of what the models draw and say; descriptions say all else that it depends on."""
 
 Made = TypeVar("Made")
 
@@ -46,8 +43,3 @@ class Cache:
 
 def default_cache() -> Cache:
     return Cache(models_dir().parent / "attacks")
-
-
-def reading_hash() -> str:
-    """SHA-256 over the code that readings come from."""
-    return hashlib.sha256(b"".join((ROOT / path).read_bytes() for path in READING_CODE)).hexdigest()

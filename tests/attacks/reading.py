@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from protocol.checks import prefill
-from protocol.checks.case import Case
 from protocol.checks.measurements import Measurements
 from protocol.rollouts import Rollout
+from protocol.sampling_rows import RowStatistics, measure_rows
 from protocol.toploc.strict import verify_rollouts
-from tests.attacks.cache import Cache, reading_hash
+from tests.attacks.cache import Cache
 from tests.unit.verifier.verifier_world import World
 
 MAX_TOKENS = 2048
 """Tokens of one packed forward pass."""
+BLOCK_ROWS = 128
+"""Rows of logits held at a time."""
+SHAPE = [field.name for kept in (Measurements, RowStatistics) for field in fields(kept)]
+"""Kept readings are of this form."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +58,7 @@ class Readings:
         unread = [index for index, key in enumerate(keys) if key not in self._known]
         if unread:
             rules = (world.rules.sampling, world.rules.thresholds.sampling_margin_clip)
-            text = f"{reading_hash()} {self._identity} {world.model.model.norm.weight.dtype} {rules} "
+            text = f"{SHAPE} {self._identity} {world.model.model.norm.weight.dtype} {rules} "
             made = self._cache.get(text + "".join(keys[i] for i in unread), lambda: _read(world, counter, rows, unread))
             self._known |= {keys[index]: reading for index, reading in zip(unread, made, strict=True)}
         return [self._known[key] for key in keys]
@@ -68,15 +72,25 @@ def renumbered(found: Measurements, number: int) -> Measurements:
 
 @torch.inference_mode()
 def _read(world: World, counter: int, rows: Sequence[Rollout], indices: Sequence[int]) -> list[Reading]:
-    case = Case(world.terms(seed=world.seed(counter)), world.header(counter), tuple(rows))
     readings = []
     for part in prefill.slices(rows, indices, MAX_TOKENS):
         hidden = prefill.sampled_states(world.model, part.rollouts)
-        statistics, _ = prefill._over_logits(case, world.model, part, hidden, ())
+        statistics = _statistics(world, counter, part, hidden)
         found = Measurements(part.numbers, tuple(part.lengths), statistics, (), np.empty(0))
         pieces = torch.split(hidden.bfloat16(), part.lengths)
         readings += [Reading(states.clone(), found.only(place)) for place, states in enumerate(pieces)]
     return readings
+
+
+def _statistics(world: World, counter: int, part: prefill.Slice, hidden: Tensor) -> RowStatistics:
+    """What `prefill.measure` makes of the logits, a block at a time."""
+    claimed, keys = part.claimed(), part.keys(world.seed(counter))
+    how = {"clip": world.rules.thresholds.sampling_margin_clip, "eos_ids": world.environment.tokenizer.eos_ids}
+    blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, len(hidden), BLOCK_ROWS)]
+    logits = (world.model.logits(hidden[block]).float().numpy() for block in blocks)
+    return RowStatistics.joined(
+        [measure_rows(values, claimed[b], keys[b], world.rules.sampling, **how) for b, values in zip(blocks, logits)]  # noqa: B905
+    )
 
 
 def _key(counter: int, index: int, row: Rollout) -> str:
