@@ -125,9 +125,8 @@ def against_anchor(world: World, file: bytes) -> None:
         for stage, taken in watch.seconds.items():
             stages.setdefault(stage, []).append(taken)
     full, plain = (statistics.median(column) for column in zip(*runs, strict=True))
-    print(
-        f"\n{NUM_ROLLOUTS} rollouts of {LENGTHS[1]} tokens: full {full:.2f} s, anchor ({name}) {plain:.2f} s, ratio {full / plain:.2f}"
-    )
+    print(f"\n{NUM_ROLLOUTS} rollouts of {LENGTHS[1]} tokens, {THREADS} threads")
+    print(f"full {full:.2f} s, anchor ({name}) {plain:.2f} s, ratio {full / plain:.2f}")
     print(f"runs {[(round(a, 2), round(b, 2)) for a, b in runs]}; anchors at first {first}")
     print({stage: round(statistics.median(values), 3) for stage, values in stages.items()})
     assert full <= 1.25 * plain
