@@ -43,7 +43,7 @@ def bf16_patterns(hidden: Activations) -> Bits:
     """uint16 patterns of bf16 states, same shape. Raises ProofpoolError for any other type."""
     bits, infinity = bit_patterns(hidden)
     if infinity != BF16_INFINITY:
-        raise _wrong_type(hidden)
+        raise _wrong_type(hidden.dtype)
     return bits
 
 
@@ -52,15 +52,21 @@ def bit_patterns(hidden: Activations) -> tuple[Bits, int]:
 
     Raises ProofpoolError for any other type: float32 has mantissas that no proof can hold.
     """
-    infinity = _INFINITIES.get(str(hidden.dtype))
-    if infinity is None:
-        raise _wrong_type(hidden)
+    infinity = infinity_of(hidden.dtype)
     if isinstance(hidden, np.ndarray):
         return np.require(hidden, requirements=["C", "ALIGNED"]).view(np.uint16), infinity
     import torch
 
     bits: Bits = hidden.detach().cpu().contiguous().view(torch.uint16).numpy()
     return bits, infinity
+
+
+def infinity_of(dtype: object) -> int:
+    """The pattern of infinity in a format. Raises ProofpoolError for one that isn't bf16 or fp16."""
+    infinity = _INFINITIES.get(str(dtype))
+    if infinity is None:
+        raise _wrong_type(dtype)
+    return infinity
 
 
 def require_finite(chosen: Bits) -> None:
@@ -74,9 +80,9 @@ def require_finite(chosen: Bits) -> None:
         raise ProofpoolError("hidden states aren't finite", f"chunk {chunk}", "check the weights and the forward pass")
 
 
-def _wrong_type(hidden: Activations) -> ProofpoolError:
+def _wrong_type(dtype: object) -> ProofpoolError:
     todo = "convert them with protocol.toploc.activations.to_bfloat16"
-    return ProofpoolError("activations have the wrong type", f"{hidden.dtype}, not bfloat16", todo)
+    return ProofpoolError("activations have the wrong type", f"{dtype}, not bfloat16", todo)
 
 
 def _round_float32(hidden: npt.NDArray[np.float32]) -> Bits:

@@ -8,12 +8,13 @@ of a rollout are 32 rows each, the last one shorter, flattened row by row.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 import numpy as np
 
 from protocol.errors import ProofpoolError
-from protocol.toploc.activations import Activations, bit_patterns
+from protocol.toploc.activations import Activations, bit_patterns, infinity_of
 from protocol.toploc.paths import Piece
 from protocol.toploc.topk import Bits
 
@@ -30,50 +31,53 @@ def rollout_pieces(rollouts: Sequence[Bits], chunk_rows: int, topk: int) -> list
 
 def published_pieces(
     activations: Sequence[Activations] | Activations, decode_batching_size: int, skip_prefill: bool
-) -> tuple[list[Piece], int]:
+) -> tuple[Iterator[Piece], int]:
     """The chunks of the published library's calls, and the pattern of infinity in their format.
 
-    The first item is a chunk, unless skipped; then each `decode_batching_size` items are, in any shape.
+    The first item is a chunk, unless skipped; then each `decode_batching_size` items are, in any shape. Items
+    of a list are joined when their turn comes, so that what is joined is still in the cache when it is read.
     """
     if decode_batching_size < 1 or len(activations) == 0:
         why = f"{len(activations)} activations, {decode_batching_size} a proof"
         raise ProofpoolError("there is nothing to make proofs of", why, "pass activations and a positive batch size")
-    num_prefill = 0 if skip_prefill else 1
-    parts = [activations[:num_prefill], activations[num_prefill:]]
-    found = [_pieces(part, decode_batching_size) for part in parts if len(part)]
-    infinities = {infinity for _, infinity in found}
+    infinities = {infinity_of(kind) for kind in _dtypes(activations)}
     if len(infinities) > 1:
-        raise _two_formats()
-    return [piece for pieces, _ in found for piece in pieces], infinities.pop()
+        raise ProofpoolError("activations mix two formats", "bfloat16 and float16", "pass one format")
+    return _pieces(activations, decode_batching_size, 0 if skip_prefill else 1), infinities.pop()
 
 
-def _pieces(items: Sequence[Activations] | Activations, batch: int) -> tuple[list[Piece], int]:
-    if not isinstance(items, Sequence):
-        return _one_piece(items, batch)
-    if len({(type(item), item.dtype, item.shape) for item in items}) == 1:
-        return _one_piece(_joined(items), batch * (items[0].shape[0] if items[0].ndim else 1))
-    flat = [bit_patterns(item) for item in items]
-    if len({infinity for _, infinity in flat}) > 1:
-        raise _two_formats()
-    batches = [flat[start : start + batch] for start in range(0, len(flat), batch)]
-    joined = [np.concatenate([bits.reshape(-1) for bits, _ in chunk]) for chunk in batches]
-    return [Piece(values, max(1, len(values))) for values in joined], flat[0][1]
+def _dtypes(activations: Sequence[Activations] | Activations) -> set[object]:
+    if isinstance(activations, Sequence):
+        return set(map(attrgetter("dtype"), activations))
+    return {activations.dtype}
 
 
-def _one_piece(items: Activations, batch: int) -> tuple[list[Piece], int]:
-    """One piece of items that all have one shape, along the first dimension."""
-    bits, infinity = bit_patterns(items)
-    return [Piece(bits.reshape(-1), max(1, min(batch * (bits.size // len(bits)), bits.size)))], infinity
+def _pieces(activations: Sequence[Activations] | Activations, batch: int, num_prefill: int) -> Iterator[Piece]:
+    if num_prefill:
+        yield _one_chunk(activations[:num_prefill])
+    rest = activations[num_prefill:]
+    if not isinstance(rest, Sequence):
+        if len(rest):
+            bits, _ = bit_patterns(rest)
+            yield Piece(bits.reshape(-1), max(1, min(bits.size, batch * (bits.size // len(bits)))))
+        return
+    for start in range(0, len(rest), batch):
+        yield _one_chunk(rest[start : start + batch])
 
 
-def _joined(items: Sequence[Activations]) -> Activations:
-    """Equal items one after the other, in one call: an item at a time costs as much as all else together."""
-    if isinstance(items[0], np.ndarray):
-        return np.concatenate([np.atleast_1d(item) for item in items])
-    torch = sys.modules["torch"]
-    joined: Activations = torch.stack(list(items)) if items[0].ndim == 0 else torch.cat(list(items))
-    return joined
+def _one_chunk(items: Sequence[Activations] | Activations) -> Piece:
+    flat = _joined(items) if isinstance(items, Sequence) else bit_patterns(items)[0].reshape(-1)
+    return Piece(flat, max(1, len(flat)))
 
 
-def _two_formats() -> ProofpoolError:
-    return ProofpoolError("activations mix two formats", "bfloat16 and float16", "pass one format")
+def _joined(items: Sequence[Activations]) -> Bits:
+    """Items one after the other, flat. Tensors by one call, as to touch each one costs as much as all else together."""
+    torch = sys.modules.get("torch")
+    if len(items) > 1 and torch is not None and set(map(type, items)) == {torch.Tensor}:
+        try:
+            return bit_patterns(torch.cat(items))[0].reshape(-1)
+        except RuntimeError:
+            # Their shapes differ, or the devices they are on.
+            pass
+    flat = [bit_patterns(item)[0].reshape(-1) for item in items]
+    return flat[0] if len(flat) == 1 else np.concatenate(flat)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -12,16 +12,13 @@ from protocol.toploc.paths import Chosen, Claims, Piece
 from protocol.toploc.topk import Ties
 
 
-def choose(pieces: Sequence[Piece], topk: int, ties: Ties, infinity: int) -> Chosen:
-    num_chunks = sum(piece.num_chunks for piece in pieces)
-    indices = np.empty((num_chunks, topk), dtype=np.int64)
-    values = np.empty((num_chunks, topk), dtype=np.uint16)
-    start, as_torch = 0, ties == "torch-cpu"
+def choose(pieces: Iterable[Piece], topk: int, ties: Ties, infinity: int) -> Chosen:
+    indices, values = [np.empty((0, topk), dtype=np.int64)], [np.empty((0, topk), dtype=np.uint16)]
     for piece in pieces:
-        stop = start + piece.num_chunks
-        kernel_topk.choose(piece.flat, piece.chunk_values, infinity, as_torch, indices[start:stop], values[start:stop])
-        start = stop
-    return Chosen(indices, values)
+        indices.append(np.empty((piece.num_chunks, topk), dtype=np.int64))
+        values.append(np.empty((piece.num_chunks, topk), dtype=np.uint16))
+        kernel_topk.choose(piece.flat, piece.chunk_values, infinity, ties == "torch-cpu", indices[-1], values[-1])
+    return Chosen(np.concatenate(indices), np.concatenate(values))
 
 
 def fit(chosen: Chosen) -> Claims:

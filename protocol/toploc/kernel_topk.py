@@ -32,7 +32,7 @@ _EXPONENTS, _MANTISSAS, _MANTISSA_BITS = 256, 128, 7
 _SMALL = 3
 _QUEUE = 16
 _LARGEST = np.iinfo(np.int64).max
-_ALL_BITS = 63
+_ALL_BITS, _MAGNITUDES = 63, -1 << _SHIFT
 _ROOT, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 """Places in a heap are unsigned: numba counts negative ones from the end, which costs two more operations a step."""
 
@@ -100,19 +100,18 @@ def _gather_block(values: Bits, block: int, floor: int, words: Words, hits: Byte
 
 
 @helper
-def _lowest(values: Bits, infinity: int, maxima: Bits, entries: Ints, out: Ints) -> None:
+def _lowest(values: Bits, infinity: int, maxima: Bits, out: Ints) -> None:
     k, num_blocks = len(out), len(values) // _BLOCK
     if num_blocks < _MIN_BLOCKS * k:
-        for i in range(len(values)):
-            entries[i] = _entry(values, i, infinity)
-        _take_lowest(entries[: len(values)], out)
+        _take_lowest(_entries(values, infinity), out)
         return
     _block_maxima(values, maxima)
+    floor = _kth_largest(_entries(maxima[:num_blocks], infinity), k)
+    num_reaching = 0
     for block in range(num_blocks):
-        entries[block] = _entry(maxima, block, infinity)
-    floor = _kth_largest(entries[:num_blocks], k)
-    words, count = np.empty(_BLOCK // _WORD, dtype=np.uint64), 0
-    hits = words.view(np.uint8)
+        num_reaching += maxima[block] >= floor
+    words, entries = np.empty(_BLOCK // _WORD, dtype=np.uint64), np.empty((num_reaching + 1) * _BLOCK, dtype=np.int64)
+    hits, count = words.view(np.uint8), 0
     for block in range(num_blocks):
         if maxima[block] >= floor:
             count = _gather_block(values, block, floor, words, hits, entries, count)
@@ -120,6 +119,14 @@ def _lowest(values: Bits, infinity: int, maxima: Bits, entries: Ints, out: Ints)
     for i in range(count):
         entries[i] = _entry(values, entries[i], infinity)
     _take_lowest(entries[:count], out)
+
+
+@helper
+def _entries(values: Bits, infinity: int) -> Ints:
+    entries = np.empty(len(values), dtype=np.int64)
+    for i in range(len(values)):
+        entries[i] = _entry(values, i, infinity)
+    return entries
 
 
 @helper
@@ -162,16 +169,16 @@ def _take_lowest(entries: Ints, out: Ints) -> None:
 
 
 @helper
-def _as_torch(values: Bits, infinity: int, maxima: Bits, entries: Ints, out: Ints) -> None:
+def _as_torch(values: Bits, infinity: int, maxima: Bits, out: Ints) -> None:
     k = len(out)
     if _PARTIAL_SORT * k <= len(values):
-        _heap_select(values, infinity, maxima, entries[: 2 * k + 1], k)
+        chosen = np.empty(2 * k + 1, dtype=np.int64)
+        _heap_select(values, infinity, maxima, chosen, k)
     else:
-        for i in range(len(values)):
-            entries[i] = _entry(values, i, infinity)
-        _nth_element(entries[: len(values)], k - 1)
+        chosen = _entries(values, infinity)
+        _nth_element(chosen, k - 1)
     for i in range(k):
-        out[i] = _index(entries[i])
+        out[i] = _index(chosen[i])
 
 
 @helper
@@ -247,17 +254,17 @@ def _sink(heap: Ints, hole: np.uint64, entry: int, depth: int) -> None:
     without a branch, as none could be foreseen; differences shifted to all ones or zeros stand for
     comparisons, which LLVM would turn back into branches.
     """
-    key, here, here_key = _key(entry), entry, -1
+    larger, here, sank = (_key(entry) + 1) << _SHIFT, entry, -1
     for _ in range(depth):
         right = np.uint64(hole * _TWO + _TWO)
-        to_left = (_key(heap[np.uint64(right - _ONE)]) - _key(heap[right])) >> _ALL_BITS
+        to_left = (heap[np.uint64(right - _ONE)] - (heap[right] & _MAGNITUDES)) >> _ALL_BITS
         child = np.uint64(right + np.uint64(to_left))
         below = heap[child]
-        sinks, stays = (_key(below) - key - 1) >> _ALL_BITS, (key - here_key) >> _ALL_BITS
-        heap[hole] = (below & sinks) | (here & stays) | (entry & ~(sinks | stays))
-        hole, here, here_key = child, below, _key(below)
-    stays = (key - here_key) >> _ALL_BITS
-    heap[hole] = (here & stays) | (entry & ~stays)
+        sinks = (below - larger) >> _ALL_BITS
+        kept = here ^ ((here ^ entry) & sank)
+        heap[hole] = kept ^ ((kept ^ below) & sinks)
+        hole, here, sank = child, below, sinks
+    heap[hole] = here ^ ((here ^ entry) & sank)
 
 
 @helper
@@ -334,13 +341,12 @@ def _insertion_sort(entries: Ints) -> None:
 def choose(flat: Bits, chunk_values: int, infinity: int, as_torch: bool, indices: Ints, chosen: Bits) -> None:
     """Fill `indices` and `chosen` [C, k]. Every chunk has to hold k values; NaN patterns are those above `infinity`."""
     k, longest = indices.shape[1], min(chunk_values, len(flat))
-    entries = np.empty(max(longest, 2 * k + 1), dtype=np.int64)
     maxima = np.empty(longest // _BLOCK, dtype=np.uint16)
     for chunk in range(len(indices)):
         values = flat[chunk * chunk_values : (chunk + 1) * chunk_values]
         if as_torch:
-            _as_torch(values, infinity, maxima, entries, indices[chunk])
+            _as_torch(values, infinity, maxima, indices[chunk])
         else:
-            _lowest(values, infinity, maxima, entries, indices[chunk])
+            _lowest(values, infinity, maxima, indices[chunk])
         for i in range(k):
             chosen[chunk, i] = values[indices[chunk, i]]

@@ -10,7 +10,7 @@ PROOFPOOL_KERNELS isn't "plain"), else plain.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,7 +57,7 @@ class Claims:
 class Path(Protocol):
     """What fast.py and plain.py offer."""
 
-    def choose(self, pieces: Sequence[Piece], topk: int, ties: Ties, infinity: int) -> Chosen:
+    def choose(self, pieces: Iterable[Piece], topk: int, ties: Ties, infinity: int) -> Chosen:
         """The chunks of all pieces, in order. Every chunk holds at least k values."""
 
     def fit(self, chosen: Chosen) -> Claims:
@@ -78,11 +78,14 @@ def path() -> Path:
     return plain
 
 
-def choose(pieces: Sequence[Piece], topk: int, ties: Ties, infinity: int) -> Chosen:
+def choose(pieces: Iterable[Piece], topk: int, ties: Ties, infinity: int) -> Chosen:
     """Raises ValueError for k < 1, a chunk of fewer than k values, or an unknown rule."""
     if ties not in ("lowest", "torch-cpu"):
         raise ValueError(f"no rule for ties is called {ties!r}")
-    least = min((piece.least_values for piece in pieces), default=topk)
-    if not 1 <= topk <= least:
-        raise ValueError(f"topk is {topk} for chunks of {least} values")
-    return path().choose(pieces, topk, ties, infinity)
+    return path().choose((_checked(piece, topk) for piece in pieces), topk, ties, infinity)
+
+
+def _checked(piece: Piece, topk: int) -> Piece:
+    if not 1 <= topk <= piece.least_values:
+        raise ValueError(f"topk is {topk} for chunks of {piece.least_values} values")
+    return piece

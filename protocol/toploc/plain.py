@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from protocol.toploc.paths import Chosen, Claims, Piece
 from protocol.toploc.topk import Bits, Ties, select
 
 
-def choose(pieces: Sequence[Piece], topk: int, ties: Ties, infinity: int) -> Chosen:
+def choose(pieces: Iterable[Piece], topk: int, ties: Ties, infinity: int) -> Chosen:
     chunks = [chunk for piece in pieces for chunk in _chunks(piece, ties)]
     indices = np.empty((len(chunks), topk), dtype=np.int64)
     values = np.empty((len(chunks), topk), dtype=np.uint16)

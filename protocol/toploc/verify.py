@@ -122,10 +122,10 @@ def _verify(
     pieces, infinity = published_pieces(activations, batch, skip_prefill)
     if infinity != BF16_INFINITY:
         raise ProofpoolError("activations have the wrong type", "float16, not bfloat16", "run the model in bfloat16")
-    num_chunks = sum(piece.num_chunks for piece in pieces)
-    if len(claims.moduli) != num_chunks:
-        why = f"{len(claims.moduli)} for {num_chunks} chunks"
+    own = choose(pieces, topk, ties, infinity)
+    if len(claims.moduli) != len(own.indices):
+        why = f"{len(claims.moduli)} for {len(own.indices)} chunks"
         raise MalformedProof("there isn't one proof a chunk", why, _TODO)
-    found = path().compare(claims, choose(pieces, topk, ties, infinity), EXPONENT)
+    found = path().compare(claims, own, EXPONENT)
     columns = found.exp_mismatches, found.means(NO_MATCH), found.medians(NO_MATCH)
     return [VerificationResult(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-REPEATS = 7
+REPEATS = 25
 
 
 def least_cpu_ms(call: Callable[[], object]) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from toploc import build_proofs_bytes, verify_proofs_bytes
 
-REPEATS = 7
+REPEATS = 25
 
 
 def least_cpu_ms(call: Callable[[], object]) -> float:
