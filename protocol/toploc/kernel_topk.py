@@ -189,64 +189,48 @@ def _heap_select(values: Bits, infinity: int, maxima: Bits, heap: Ints, k: int) 
     still sinks while the next begins to. Meanwhile the top only grows, so that none is missed.
     """
     num_blocks, first_block = len(values) // _BLOCK, -(-k // _BLOCK)
-    depth = _make_heap(values, infinity, heap, k)
+    heap[:] = _LARGEST
+    for i in range(k):
+        heap[i] = _entry(values, i, infinity)
+    _order_heap(heap, k)
     _block_maxima(values, maxima)
     words, queue = np.empty(_BLOCK // _WORD, dtype=np.uint64), np.empty(_QUEUE + _BLOCK, dtype=np.int64)
     hits = words.view(np.uint8)
     count = _gather(values, k, min(first_block * _BLOCK, len(values)), 0, queue, 0)
-    smallest = _push_all(values, infinity, queue[:count], heap, depth)
+    smallest = _push_all(values, infinity, queue[:count], heap, k)
     count = 0
     for block in range(first_block, num_blocks):
         if maxima[block] > smallest:
             count = _gather_block(values, block, smallest + 1, words, hits, queue, count)
             if count >= _QUEUE:
-                smallest = _push_all(values, infinity, queue[:count], heap, depth)
+                smallest = _push_all(values, infinity, queue[:count], heap, k)
                 count = 0
-    smallest = _push_all(values, infinity, queue[:count], heap, depth)
+    smallest = _push_all(values, infinity, queue[:count], heap, k)
     start = max(num_blocks, first_block) * _BLOCK
     count = _gather(values, start, len(values), smallest + 1, queue, 0)
-    _push_all(values, infinity, queue[:count], heap, depth)
+    _push_all(values, infinity, queue[:count], heap, k)
 
 
 @helper
-def _make_heap(values: Bits, infinity: int, heap: Ints, k: int) -> int:
-    """libstdc++'s make_heap of the first k entries, the rest of `heap` largest; how many steps down it has."""
-    heap[:] = _LARGEST
-    for i in range(k):
-        heap[i] = _entry(values, i, infinity)
-    return _order_heap(heap, k)
-
-
-@helper
-def _order_heap(heap: Ints, k: int) -> int:
-    depth = _log2(k)
+def _order_heap(heap: Ints, k: int) -> None:
+    """libstdc++'s make_heap of the first k entries; behind them stand largest ones, as many and one more."""
     for hole in range((k - 2) // 2, -1, -1):
-        _sink(heap, np.uint64(hole), heap[hole], depth - _log2(hole + 1))
-    return depth
+        _sink(heap, np.uint64(hole), heap[hole], k)
 
 
 @helper
-def _log2(number: int) -> int:
-    """Rounded down."""
-    log = 0
-    while number >> (log + 1):
-        log += 1
-    return log
-
-
-@helper
-def _push_all(values: Bits, infinity: int, queue: Ints, heap: Ints, depth: int) -> int:
+def _push_all(values: Bits, infinity: int, queue: Ints, heap: Ints, k: int) -> int:
     """The entry of each index in turn replaces the top if it is larger; the smallest magnitude then."""
     for i in queue:
         entry = _entry(values, i, infinity)
         if _key(entry) > _key(heap[0]):
-            _sink(heap, _ROOT, entry, depth)
+            _sink(heap, _ROOT, entry, k)
     return _key(heap[0])
 
 
 @helper
-def _sink(heap: Ints, hole: np.uint64, entry: int, depth: int) -> None:
-    """Put `entry` into the hole, and let it sink, at most `depth` steps, past what isn't larger.
+def _sink(heap: Ints, hole: np.uint64, entry: int, k: int) -> None:
+    """Put `entry` into the hole of a heap of k, and let it sink past what isn't larger.
 
     libstdc++'s __adjust_heap sinks the hole to the bottom and lets the entry rise from there, which comes to
     the same: along that path magnitudes only grow. So each place on it gets what was below, if that isn't
@@ -254,8 +238,8 @@ def _sink(heap: Ints, hole: np.uint64, entry: int, depth: int) -> None:
     without a branch, as none could be foreseen; differences shifted to all ones or zeros stand for
     comparisons, which LLVM would turn back into branches.
     """
-    larger, here, sank = (_key(entry) + 1) << _SHIFT, entry, -1
-    for _ in range(depth):
+    larger, here, sank, num_parents = (_key(entry) + 1) << _SHIFT, entry, -1, np.uint64(k // 2)
+    while hole < num_parents:
         right = np.uint64(hole * _TWO + _TWO)
         to_left = (heap[np.uint64(right - _ONE)] - (heap[right] & _MAGNITUDES)) >> _ALL_BITS
         child = np.uint64(right + np.uint64(to_left))
@@ -292,11 +276,11 @@ def _heap_select_entries(entries: Ints, k: int) -> None:
     """As `_heap_select`, in place: what leaves the heap takes the place of what came in."""
     heap = np.full(2 * k + 1, _LARGEST)
     heap[:k] = entries[:k]
-    depth = _order_heap(heap, k)
+    _order_heap(heap, k)
     for i in range(k, len(entries)):
         if _key(entries[i]) > _key(heap[0]):
             entry, entries[i] = entries[i], heap[0]
-            _sink(heap, _ROOT, entry, depth)
+            _sink(heap, _ROOT, entry, k)
     entries[:k] = heap[:k]
 
 

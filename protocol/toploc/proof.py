@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from protocol.toploc.activations import Activations
 from protocol.toploc.field import PRIME, interpolate, to_field
@@ -95,11 +96,11 @@ class ProofPoly:
         return base64.b64encode(self.to_bytes()).decode()
 
 
-def read_words(data: bytes) -> Indices:
-    """The uint16 words of a proof, [1 + n] int64, read as `ProofPoly.from_bytes` does."""
+def read_words(data: bytes) -> npt.NDArray[np.uint16]:
+    """The uint16 words of a proof, [1 + n], read as `ProofPoly.from_bytes` does."""
     if len(data) < 2:
         raise ValueError("Data too short")
-    return np.frombuffer(data, dtype=">u2", count=len(data) // 2).astype(np.int64)
+    return np.frombuffer(data, dtype=">u2", count=len(data) // 2)
 
 
 def _integers(values: Activations) -> list[int]:

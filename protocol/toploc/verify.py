@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from protocol.errors import MalformedProof, ProofpoolError
 from protocol.toploc.activations import Activations
@@ -101,14 +102,14 @@ def _words(poly: ProofPoly) -> Indices:
     return np.array([poly.modulus, *poly.coeffs], dtype=np.int64)
 
 
-def _claims(proofs: Sequence[Indices]) -> Claims:
+def _claims(proofs: Sequence[npt.NDArray[Any]]) -> Claims:
     """Proofs of any length; the missing coefficients of a shorter one are zeros. Refuses null proofs."""
     if not all(len(words) > 1 and words[0] > 0 for words in proofs):
         raise MalformedProof("a proof is null", "its modulus is 0, or it has no coefficients", _TODO)
-    coefficients = np.zeros((len(proofs), max((len(words) for words in proofs), default=1) - 1), dtype=np.uint16)
-    for row, words in zip(coefficients, proofs, strict=True):
-        row[: len(words) - 1] = words[1:] % PRIME
-    return Claims(np.array([words[0] for words in proofs], dtype=np.int64), coefficients)
+    table = np.zeros((len(proofs), max((len(words) for words in proofs), default=1)), dtype=np.int64)
+    for row, words in zip(table, proofs, strict=True):
+        row[: len(words)] = words
+    return Claims(table[:, 0].copy(), (table[:, 1:] % PRIME).astype(np.uint16))
 
 
 def _verify(
