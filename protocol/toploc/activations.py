@@ -41,10 +41,14 @@ def to_bfloat16(hidden: Activations) -> Bits:
 
 def bf16_patterns(hidden: Activations) -> Bits:
     """uint16 patterns of bf16 states, same shape. Raises ProofpoolError for any other type."""
-    bits, infinity = bit_patterns(hidden)
-    if infinity != BF16_INFINITY:
+    require_bfloat16(hidden)
+    return bit_patterns(hidden)[0]
+
+
+def require_bfloat16(hidden: Activations) -> None:
+    """Raises ProofpoolError for states of any other type."""
+    if infinity_of(hidden.dtype) != BF16_INFINITY:
         raise _wrong_type(hidden.dtype)
-    return bits
 
 
 def bit_patterns(hidden: Activations) -> tuple[Bits, int]:

@@ -10,12 +10,12 @@ import base64
 from collections.abc import Sequence
 from itertools import islice
 
-from protocol.toploc.activations import Activations, bf16_patterns, require_finite
-from protocol.toploc.chunks import published_pieces, rollout_pieces
-from protocol.toploc.encoding import CHUNK_ROWS, TOPK, encode_proofs
-from protocol.toploc.paths import Claims, Piece, choose, path
+from protocol.toploc.activations import Activations, require_finite
+from protocol.toploc.chunks import choose_in_rollouts, published_pieces
+from protocol.toploc.encoding import CHUNK_ROWS, TOPK, encode_proofs, num_chunks
+from protocol.toploc.paths import Claims, choose, path
 from protocol.toploc.proof import ProofPoly
-from protocol.toploc.topk import BF16_INFINITY, Ties
+from protocol.toploc.topk import Ties
 
 
 def build_rollouts(
@@ -25,17 +25,11 @@ def build_rollouts(
 
     Raises ProofpoolError for a wrong type or shape, H < topk, or states that aren't finite.
     """
-    pieces = rollout_pieces([bf16_patterns(rows) for rows in hidden], chunk_rows, topk)
-    proofs = iter(build_chunks(pieces, topk, ties))
-    return [b"".join(islice(proofs, piece.num_chunks)) for piece in pieces]
-
-
-def build_chunks(pieces: Sequence[Piece], topk: int = TOPK, ties: Ties = "lowest") -> list[bytes]:
-    """One proof a chunk of bf16 patterns. Raises ProofpoolError where a value isn't finite."""
-    chosen = choose(pieces, topk, ties, BF16_INFINITY)
+    chosen = choose_in_rollouts(hidden, chunk_rows, topk, ties)
     require_finite(chosen.values)
     claims = path().fit(chosen)
-    return encode_proofs(claims.moduli, claims.coefficients)
+    proofs = iter(encode_proofs(claims.moduli, claims.coefficients))
+    return [b"".join(islice(proofs, num_chunks(len(rows), chunk_rows))) for rows in hidden]
 
 
 def build_proofs(

@@ -14,19 +14,38 @@ from operator import attrgetter
 import numpy as np
 
 from protocol.errors import ProofpoolError
-from protocol.toploc.activations import Activations, bit_patterns, infinity_of
-from protocol.toploc.paths import Piece
-from protocol.toploc.topk import Bits
+from protocol.toploc import device
+from protocol.toploc.activations import Activations, bf16_patterns, bit_patterns, infinity_of
+from protocol.toploc.paths import Chosen, Piece, choose
+from protocol.toploc.topk import BF16_INFINITY, Bits, Ties
 
 
-def rollout_pieces(rollouts: Sequence[Bits], chunk_rows: int, topk: int) -> list[Piece]:
-    """One piece a rollout [T, H]. Refuses any that aren't so with T >= 1 and one H >= k: every chunk needs k values."""
-    widths = {rows.shape[1] if rows.ndim == 2 and len(rows) else 0 for rows in rollouts}
+def choose_in_rollouts(hidden: Sequence[Activations], chunk_rows: int, topk: int, ties: Ties) -> Chosen:
+    """The choice in every chunk of bf16 rollouts [T, H], in order; on their device, if that is a GPU.
+
+    Refuses any that aren't so with T >= 1 and one H >= k: every chunk needs k values. torch's ties are those
+    of a CPU, so that for them all states are copied there.
+    """
+    _check_shapes(hidden, topk)
+    if ties == "lowest" and any(map(device.is_remote, hidden)):
+        found = [_choose_in_rollout(rows, chunk_rows, topk) for rows in hidden]
+        return Chosen(np.concatenate([one.indices for one in found]), np.concatenate([one.values for one in found]))
+    pieces = [Piece(bf16_patterns(rows).reshape(-1), chunk_rows * rows.shape[1]) for rows in hidden]
+    return choose(pieces, topk, ties, BF16_INFINITY)
+
+
+def _choose_in_rollout(rows: Activations, chunk_rows: int, topk: int) -> Chosen:
+    if device.is_remote(rows):
+        return device.choose_on_device(rows, chunk_rows, topk)
+    return choose_in_rollouts([rows], chunk_rows, topk, "lowest")
+
+
+def _check_shapes(hidden: Sequence[Activations], topk: int) -> None:
+    widths = {rows.shape[1] if rows.ndim == 2 and len(rows) else 0 for rows in hidden}
     if len(widths) > 1 or min(widths, default=topk) < topk:
-        shapes = ", ".join(str(rows.shape) for rows in rollouts[:4])
+        shapes = ", ".join(str(tuple(rows.shape)) for rows in hidden[:4])
         todo = f"pass [T, H] a rollout, with T >= 1 and the same H >= {topk} for all"
         raise ProofpoolError("hidden states have the wrong shape", shapes, todo)
-    return [Piece(rows.reshape(-1), chunk_rows * rows.shape[1]) for rows in rollouts]
 
 
 def published_pieces(

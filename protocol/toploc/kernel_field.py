@@ -117,6 +117,8 @@ def _interpolate(x: Lanes, y: Lanes, rows: Lanes, sums: Sums, out: Bits) -> None
 @helper
 def _injective_modulus(indices: Ints, seen: Bytes) -> int:
     """The largest m <= p that keeps the indices apart, or 0. `seen` is all zeros before and after."""
+    if len(indices) > _PRIME:
+        return 0
     for modulus in range(_PRIME, 0, -1):
         num_distinct = 0
         while num_distinct < len(indices) and not seen[indices[num_distinct] % modulus]:

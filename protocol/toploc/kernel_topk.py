@@ -25,6 +25,9 @@ _BLOCK = 64
 _WORD = 8
 _MIN_BLOCKS = 1.5
 """Times k: with fewer blocks too many of them hold one of the k largest."""
+_COLUMNS = 4
+"""Times k."""
+_LARGEST_PATTERN = 0x7FFF
 _PARTIAL_SORT = 64
 _SHIFT = 40
 """An entry is a magnitude, shifted by this, and its index."""
@@ -61,7 +64,7 @@ def _index(entry: int) -> int:
 @helper
 def _block_maxima(values: Bits, maxima: Bits) -> None:
     """Largest magnitude of each whole block, NaN patterns as they are."""
-    sign = np.uint16(0x7FFF)
+    sign = np.uint16(_LARGEST_PATTERN)
     for block in range(len(values) // _BLOCK):
         of_block = values[block * _BLOCK : (block + 1) * _BLOCK]
         largest = np.uint16(0)
@@ -87,7 +90,7 @@ def _gather_block(values: Bits, block: int, floor: int, words: Words, hits: Byte
 
     `hits` [64] are the bytes of `words` [8].
     """
-    start, least, sign = block * _BLOCK, np.uint16(floor), np.uint16(0x7FFF)
+    start, least, sign = block * _BLOCK, np.uint16(floor), np.uint16(_LARGEST_PATTERN)
     of_block = values[start : start + _BLOCK]
     for i in range(_BLOCK):
         hits[i] = np.uint16(of_block[i] & sign) >= least
@@ -103,13 +106,13 @@ def _gather_block(values: Bits, block: int, floor: int, words: Words, hits: Byte
 def _lowest(values: Bits, infinity: int, maxima: Bits, out: Ints) -> None:
     k, num_blocks = len(out), len(values) // _BLOCK
     if num_blocks < _MIN_BLOCKS * k:
-        _take_lowest(_entries(values, infinity), out)
-        return
-    _block_maxima(values, maxima)
-    floor = _kth_largest(_entries(maxima[:num_blocks], infinity), k)
-    num_reaching = 0
-    for block in range(num_blocks):
-        num_reaching += maxima[block] >= floor
+        maxima[:] = _LARGEST_PATTERN
+        floor, num_reaching = _floor_of_few(values, infinity, k), num_blocks
+    else:
+        _block_maxima(values, maxima)
+        floor, num_reaching = _kth_largest(_entries(maxima[:num_blocks], infinity), k), 0
+        for block in range(num_blocks):
+            num_reaching += maxima[block] >= floor
     words, entries = np.empty(_BLOCK // _WORD, dtype=np.uint64), np.empty((num_reaching + 1) * _BLOCK, dtype=np.int64)
     hits, count = words.view(np.uint8), 0
     for block in range(num_blocks):
@@ -119,6 +122,19 @@ def _lowest(values: Bits, infinity: int, maxima: Bits, out: Ints) -> None:
     for i in range(count):
         entries[i] = _entry(values, entries[i], infinity)
     _take_lowest(entries[:count], out)
+
+
+@helper
+def _floor_of_few(values: Bits, infinity: int, k: int) -> int:
+    """As the k-th largest maximum of blocks, for which there are too few: of columns, every so-many-th value."""
+    num_rows = max(1, len(values) // (_COLUMNS * k))
+    columns = np.zeros(len(values) // num_rows, dtype=np.uint16)
+    for row in range(num_rows):
+        of_row = values[row * len(columns) : (row + 1) * len(columns)]
+        for i in range(len(columns)):
+            magnitude = np.uint16(of_row[i] & np.uint16(_LARGEST_PATTERN))
+            columns[i] = magnitude if magnitude > columns[i] else columns[i]
+    return _kth_largest(_entries(columns, infinity), k)
 
 
 @helper

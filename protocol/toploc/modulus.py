@@ -40,11 +40,11 @@ def least_modulus(num_elements: int, topk: int) -> int:
 
 
 def _search(indices: Indices) -> int:
-    for modulus in range(PRIME, 0, -1):
+    for modulus in range(PRIME, 0, -1) if len(indices) <= PRIME else ():
         # The remainder keeps the sign of the index, as C++ does; no index of a chunk is negative.
         if _distinct(np.fmod(indices, modulus)[None])[0]:
             return modulus
-    raise ValueError("no modulus keeps the indices apart: one of them is there twice")
+    raise ValueError("no modulus keeps the indices apart: they are too many, or one of them is there twice")
 
 
 def _distinct(rows: Indices) -> npt.NDArray[np.bool_]:

@@ -6,22 +6,23 @@
     columns = stream.finish()                     # 256 `proofs` columns
 
 Sequences of a batch fill their chunks at the same step, so that each build is one call over all of
-them. Only the open chunks are kept: num_sequences x 32 x H x 2 bytes.
+them. Only the open chunks are kept: num_sequences x 32 x H x 2 bytes; on the GPU, if the rows are there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import ProofpoolError
-from protocol.toploc.activations import Activations, bf16_patterns
-from protocol.toploc.build import build_chunks, build_rollouts
-from protocol.toploc.encoding import CHUNK_ROWS, TOPK
-from protocol.toploc.paths import Piece
-from protocol.toploc.topk import Bits, Ties
+from protocol.toploc import device
+from protocol.toploc.activations import Activations, bf16_patterns, require_bfloat16
+from protocol.toploc.build import build_rollouts
+from protocol.toploc.encoding import CHUNK_ROWS, TOPK, proof_bytes
+from protocol.toploc.topk import Ties
 
 
 class ProofStream:
@@ -42,7 +43,7 @@ class ProofStream:
             )
         self.topk = topk
         self.ties: Ties = ties
-        self._rows = np.zeros((num_sequences, chunk_rows, hidden_size), dtype=np.uint16)
+        self._rows: Any = np.zeros((num_sequences, chunk_rows, hidden_size), dtype=np.uint16)
         self._num_rows = np.zeros(num_sequences, dtype=np.int64)
         self._columns = [bytearray() for _ in range(num_sequences)]
 
@@ -52,18 +53,12 @@ class ProofStream:
         Raises ProofpoolError for a wrong shape or type, a sequence named twice or that isn't there,
         and for a full chunk with values that aren't finite.
         """
-        bits = bf16_patterns(rows)
-        bits = bits[None] if bits.ndim == 1 else bits
-        places = np.arange(len(self._rows)) if sequences is None else np.asarray(sequences, dtype=np.int64)
-        self._check_push(bits, places)
-        self._rows[places, self._num_rows[places]] = bits
-        self._num_rows[places] += 1
-        self._build_full(places[self._num_rows[places] == self._rows.shape[1]])
+        self._push(self._as_kept(rows), sequences)
 
     def extend(self, sequence: int, rows: Activations) -> None:
         """The next n rows [n, H] of one sequence."""
-        for row in bf16_patterns(rows):
-            self.push(row, [sequence])
+        for row in self._as_kept(rows):
+            self._push(row, [sequence])
 
     def finish(self) -> list[bytes]:
         """The `proofs` column of each sequence, its last chunk however short; b"" where no row came.
@@ -80,17 +75,40 @@ class ProofStream:
         self._columns = [bytearray() for _ in columns]
         return columns
 
+    def _push(self, states: Any, sequences: Sequence[int] | npt.NDArray[np.int64] | None) -> None:
+        states = states[None] if states.ndim == 1 else states
+        places = np.arange(len(self._rows)) if sequences is None else np.asarray(sequences, dtype=np.int64)
+        self._check_push(states, places)
+        self._rows[places, self._num_rows[places]] = states
+        self._num_rows[places] += 1
+        self._build_full(places[self._num_rows[places] == self._rows.shape[1]])
+
     def _build_full(self, places: npt.NDArray[np.int64]) -> None:
         if not len(places):
             return
-        chunks = Piece(self._rows[places].reshape(-1), self._rows[0].size)
-        for place, proof in zip(places, build_chunks([chunks], self.topk, self.ties), strict=True):
-            self._columns[place] += proof
+        chunks = self._rows[places].reshape(-1, self._rows.shape[2])
+        column = build_rollouts([chunks], chunk_rows=self._rows.shape[1], topk=self.topk, ties=self.ties)[0]
+        size = proof_bytes(self.topk)
+        for number, place in enumerate(places):
+            self._columns[place] += column[number * size : (number + 1) * size]
         self._num_rows[places] = 0
 
-    def _check_push(self, bits: Bits, places: npt.NDArray[np.int64]) -> None:
+    def _as_kept(self, rows: Activations) -> Any:
+        """Rows in the form of the open chunks: bit patterns, or tensors where rows come from a GPU."""
+        on_device = device.is_remote(rows)
+        if on_device == isinstance(self._rows, np.ndarray) and not self._num_rows.any():
+            shape = self._rows.shape
+            self._rows = rows.new_zeros(shape) if device.is_remote(rows) else np.zeros(shape, dtype=np.uint16)
+        if isinstance(self._rows, np.ndarray):
+            return bf16_patterns(rows)
+        if not on_device:
+            raise ProofpoolError("rows of one chunk are on two devices", "a GPU and the CPU", "push from one of them")
+        require_bfloat16(rows)
+        return rows
+
+    def _check_push(self, states: Any, places: npt.NDArray[np.int64]) -> None:
         shape = (len(places), self._rows.shape[2])
         known = places.ndim == 1 and bool(((places >= 0) & (places < len(self._rows))).all())
-        if bits.shape != shape or not known or len(np.unique(places)) != len(places):
-            why = f"{bits.shape} rows for sequences {places.tolist()[:8]} of {len(self._rows)}"
+        if tuple(states.shape) != shape or not known or len(np.unique(places)) != len(places):
+            why = f"{tuple(states.shape)} rows for sequences {places.tolist()[:8]} of {len(self._rows)}"
             raise ProofpoolError("rows don't fit the stream", why, f"push one row of {shape[1]} values a sequence")

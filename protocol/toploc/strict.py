@@ -25,13 +25,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocol.errors import MalformedProof, ProofpoolError
-from protocol.toploc.activations import Activations, bf16_patterns, require_finite
-from protocol.toploc.chunks import rollout_pieces
+from protocol.toploc.activations import Activations, require_finite
+from protocol.toploc.chunks import choose_in_rollouts
 from protocol.toploc.compare import EXPONENT, SIGN, Comparison, Flags, pooled_median
-from protocol.toploc.encoding import CHUNK_ROWS, TOPK, ProofSet, Residues, parse_proofs
+from protocol.toploc.encoding import CHUNK_ROWS, TOPK, ProofSet, Residues, num_chunks, parse_proofs
 from protocol.toploc.modulus import Indices
-from protocol.toploc.paths import Claims, choose, path
-from protocol.toploc.topk import BF16_INFINITY, Bits, Ties
+from protocol.toploc.paths import Claims, path
+from protocol.toploc.topk import Ties
 
 NO_MATCH = 128.0
 """Mean and median where no value agrees in sign and exponent: one more than mantissas can differ by."""
@@ -108,22 +108,22 @@ def verify_rollouts(
     Raises MalformedProof for a column that isn't canonical, ProofpoolError for states that are
     wrongly shaped or typed, or not finite: then the verifier is at fault, not the proof.
     """
-    rollouts = [bf16_patterns(rows) for rows in hidden]
-    pieces = rollout_pieces(rollouts, chunk_rows, topk)
-    if not len(rollouts) == len(proofs) > 0:
-        why = f"{len(proofs)} columns of proofs, {len(rollouts)} rollouts"
+    if not len(hidden) == len(proofs) > 0:
+        why = f"{len(proofs)} columns of proofs, {len(hidden)} rollouts"
         raise ProofpoolError("there is nothing to verify, or it doesn't match", why, "pass both for each rollout")
-    claims = _parse_all(proofs, rollouts, chunk_rows, topk)
-    own = choose(pieces, topk, ties, BF16_INFINITY)
+    own = choose_in_rollouts(hidden, chunk_rows, topk, ties)
     require_finite(own.values)
+    claims = _parse_all(proofs, hidden, chunk_rows, topk)
     found = path().compare(claims, own, SIGN | EXPONENT)
-    labels = [(number, chunk) for number, piece in enumerate(pieces) for chunk in range(piece.num_chunks)]
+    labels = [
+        (number, chunk) for number, rows in enumerate(hidden) for chunk in range(num_chunks(len(rows), chunk_rows))
+    ]
     median = pooled_median(found.errors.sum(axis=0), NO_MATCH)
     chunks = _chunk_results(labels, claims.coefficients, found, topk)
     return SubmissionResult(tuple(chunks), int(found.error_sum.sum()), median)
 
 
-def _parse_all(columns: Sequence[bytes], rollouts: Sequence[Bits], chunk_rows: int, topk: int) -> Claims:
+def _parse_all(columns: Sequence[bytes], rollouts: Sequence[Activations], chunk_rows: int, topk: int) -> Claims:
     sets: list[ProofSet] = []
     for number, (column, rows) in enumerate(zip(columns, rollouts, strict=True)):
         try:
