@@ -45,7 +45,7 @@ def test_honest_validators_agree_and_are_paid_for_both_rounds(town: Town) -> Non
         assert history.payments.earnings(newest) == town.accounts()
 
 
-@pytest.mark.parametrize("kind", [AcceptsUnseen, Guesses, ForgetsTheStamp])
+@pytest.mark.parametrize("kind", [AcceptsUnseen, Guesses, pytest.param(ForgetsTheStamp, marks=pytest.mark.slow)])
 def test_who_accepts_without_looking_is_found_by_its_first_re_audit(town: Town, kind: type[LazyJudge]) -> None:
     lazy = town.join(kind)
     honest = [town.join(from_epoch=LATER) for _ in range(2)]
@@ -123,6 +123,7 @@ def test_who_copies_a_colleagues_verdict_has_his_own_stamp_wrong(town: Town) -> 
     assert town.disputed() == {copier: 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [AuditsUnseen, Slanders])
 def test_who_does_not_look_in_round_1_convinces_nobody_and_is_found_by_whoever_comes_after(
     town: Town, kind: type[LazyJudge]

@@ -34,6 +34,7 @@ from tests.unit.verifier.verifier_world import World
 from verifier.accuse import Accuser
 from verifier.attest import Attester
 from verifier.commitments import Commitments
+from verifier.completions import Completions
 from verifier.history import History
 from verifier.judge import Judge
 from verifier.loop import Verifier
@@ -156,7 +157,7 @@ class Town:
             history,
             verdicts,
             Commitments(db, signer, chain.domain),
-            kind(signer, chain, client, history, verdicts, weights),
+            kind(signer, chain, client, history, verdicts, weights, Completions(db)),
             Accuser(db, chain, client, history),
             Attester(db, signer, chain, client, history),
             Reaudits(db, history.payments),
