@@ -33,6 +33,7 @@ def run_guided(target: Target, seconds: int, folder: Path, seed: int) -> None:
     """Fuzz until the time is over; ends the process."""
     watch = Watch(target, folder)
     points = starting_points(target)
+    Watch(target).run(points[0])  # imports and models aren't any input's fault
     corpus = folder / "corpus"
     corpus.mkdir(parents=True)
     for number, data in enumerate(points):

@@ -41,6 +41,7 @@ def run_random(
     patience: float = 1.0,
 ) -> Watch:
     """Until `num_inputs` are run, or `seconds` are over where no number is given."""
+    Watch(target).run(starting_points(target)[0])  # imports and models aren't any input's fault
     watch = Watch(target, folder, patience)
     for data in random_inputs(target, seed):
         if watch.num_inputs == num_inputs:

@@ -17,7 +17,9 @@ PATIENCE = 10.0
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_input_of_the_corpus_is_read_or_refused(name: str) -> None:
     watch = Watch(TARGETS[name], patience=PATIENCE)
-    for data in starting_points(TARGETS[name]):
+    points = starting_points(TARGETS[name])
+    Watch(TARGETS[name]).run(points[0])  # imports and models aren't any input's fault
+    for data in points:
         watch.run(data)
     assert watch.num_inputs > 0
     assert not watch.findings

@@ -47,7 +47,7 @@ class Watch:
         self.num_inputs += 1
         if seconds > self.slowest_seconds:
             self.slowest_seconds, self.slowest = seconds, data
-        if seconds > self.patience * self.target.max_seconds and self.num_inputs > 1:  # the first pays for imports
+        if seconds > self.patience * self.target.max_seconds:
             self._keep(f"slower than {self.target.max_seconds} s", data, f"{seconds:.3f} s")
         if self.folder is not None and began - self.reported > REPORT_SECONDS:
             self.report()
