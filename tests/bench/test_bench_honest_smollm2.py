@@ -1,8 +1,9 @@
 """Honest work on SmolLM2: our engine generates, the transformers library's forward judges, by our statistics.
 
 In: SmolLM2 (fetched once). Out: the distribution of every statistic, a rollout at a time and a submission at a time,
-for 200 float32 and 40 bfloat16 rollouts of 64 tokens in submissions of 40. Rollouts are kept on disk: the first run
-takes 12 minutes of one core, later ones 5.
+for 256 float32 and 64 bfloat16 rollouts of 32 tokens (a few end before) in submissions of 64. They are those that the
+attack matrix starts from (`tests/attacks/pools.py`) and are kept on disk: the first run takes 6 minutes of one core,
+later ones 3.
 
 OMP_NUM_THREADS=1 python -m pytest -m bench -s tests/bench/test_bench_honest_smollm2.py
 """
@@ -17,17 +18,16 @@ import numpy as np
 import pytest
 import torch
 
-from tests.unit.verifier.verifier_world import World
-from tests.worlds.kept import kept_rollouts
-from tests.worlds.smollm2 import make_smollm2_world
+from tests.attacks.arena import Arena
+from tests.attacks.cache import default_cache
+from tests.attacks.pools import smollm2_arena
 from verifier.calibration.observe import Observation, judged, observations
 from verifier.calibration.reference import ReferenceModel
 from verifier.calibration.samples import STATISTICS
-from verifier.calibration.setups import DTYPES, Dtype, Judge
+from verifier.calibration.setups import Dtype, Judge
 
-GROUPS_PER_TASK = 5
-BATCHES: dict[Dtype, tuple[int, ...]] = {"float32": (40, 32, 16, 8, 40), "bfloat16": (40,)}
-"""Rows that decode together, one entry a submission of 40 rollouts."""
+NUM_TASKS: dict[Dtype, int] = {"float32": 4, "bfloat16": 1}
+TASK_ROLLOUTS = 64
 LOOSEST: dict[Dtype, float] = {"float32": 0.002, "bfloat16": 0.15}
 """Shares of exponent mismatches that no honest submission comes near; the paper's own limit is 38 / 128."""
 
@@ -43,11 +43,11 @@ class Distribution:
         return f"{median:>11.3g}{high:>11.3g}{max(self.values):>11.3g}"
 
 
-def judged_by_transformers(world: World, dtype: Dtype) -> Iterator[list[Observation]]:
-    """For each submission its samples: every rollout alone, two, four, …, and all 40 pooled."""
-    model = ReferenceModel(world.folder, dtype)
-    for counter, max_batch in enumerate(BATCHES[dtype]):
-        case = world.case(kept_rollouts(world, counter, max_batch), counter)
+def judged_by_transformers(arena: Arena, dtype: Dtype) -> Iterator[list[Observation]]:
+    """For each submission its samples: every rollout alone, two, four, …, and all of them pooled."""
+    world, model = arena.world, ReferenceModel(arena.world.folder, dtype)
+    for counter in range(NUM_TASKS[dtype]):
+        case = world.case(world.rollouts(arena.draw(counter), counter), counter)
         judge = Judge("transformers", dtype, slice_tokens=2048)
         yield list(observations(case, judged(case, model, judge)))
 
@@ -67,12 +67,10 @@ def show(dtype: Dtype, samples: Sequence[Observation]) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_honest_rollouts_look_honest_to_transformers(smollm2_folder: Path, dtype: Dtype) -> None:
     torch.set_num_threads(1)
-    world = make_smollm2_world(smollm2_folder, DTYPES[dtype], groups_per_task=GROUPS_PER_TASK)
-    samples = [sample for part in judged_by_transformers(world, dtype) for sample in part]
+    arena = smollm2_arena(dtype, NUM_TASKS[dtype], default_cache())
+    samples = [sample for part in judged_by_transformers(arena, dtype) for sample in part]
     show(dtype, samples)
-    rollouts = [sample for sample in samples if sample.num_rollouts == 1]
-    assert len(rollouts) == 40 * len(BATCHES[dtype])
-    assert min(sample.num_tokens for sample in rollouts) >= 32
-    whole = [sample for sample in samples if sample.num_rollouts == 40]
+    whole = [sample for sample in samples if sample.num_rollouts == TASK_ROLLOUTS]
+    assert len(whole) == NUM_TASKS[dtype]
     assert max(sample.toploc_exp_mismatch_share for sample in whole) < LOOSEST[dtype]
     assert not any(sample.num_degenerate for sample in samples)
