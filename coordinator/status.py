@@ -84,13 +84,13 @@ class StatusMetrics:
             "log_size": ("Leaves of the audit log.", now.log_size),
             "pending_groups": ("Accepted groups that wait for a batch.", now.num_pending_groups),
             "earned_wei": ("Gross earnings of all accounts.", now.earned_wei),
+            "disputed_stamps": ("Work stamps that more seats dispute than confirm.", sum(now.disputed_stamps.values())),
             "claimed_wei": ("Paid out by the contracts.", now.claimed_wei),
         }
         for name, (text, value) in plain.items():
             yield GaugeMetricFamily(f"proofpool_coordinator_{name}", text, value=float(value))
         yield _labelled("tasks", "Tasks by standing.", "standing", now.num_by_standing)
         yield _labelled("reaudits", "Settled submissions by their re-audit.", "state", now.num_by_reaudit)
-        yield _labelled("disputed_stamps", "Disputed work stamps.", "validator", now.disputed_stamps)
         yield _labelled("outbox_calls", "Chain calls by state.", "state", now.outbox)
 
 

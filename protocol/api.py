@@ -180,7 +180,11 @@ class SubmissionView(_Shape):
 
 
 class Assignment(_Shape):
-    """A drawn seat's work: draw number `draw` of `round` fell on `seat` (checkable with `protocol/draw.py`)."""
+    """A drawn seat's work: draw number `draw` of `round` fell on `seat` (checkable with `protocol/draw.py`).
+
+    `beacon_hash` is beacon(`epoch`): of the epoch that received the submission, and in round 1 of the one that anchors
+    its settling.
+    """
 
     submission_id: Hash32
     provider: Address

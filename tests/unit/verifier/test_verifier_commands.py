@@ -14,6 +14,8 @@ from protocol.rollouts import Rollout
 from protocol.rules import AuditRules, Rules
 from protocol.wire import Signed
 from tests.unit.verifier.verifier_world import COORDINATOR, DOMAIN, World, make_rules
+from verifier.history import History
+from verifier.reaudits import Reaudits
 from verifier.store import open_store
 from verifier.verdicts import KeptVerdict, Verdicts
 
@@ -131,3 +133,20 @@ def test_starting_loads_neither_torch_nor_web3() -> None:
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_status_says_that_others_dispute_a_stamp_of_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, submission_id = "0x" + "0a" * 20, "0x" + "5b" * 32
+    db = open_store(tmp_path / "data")
+    reaudits = Reaudits(db, History(db).payments)
+    reaudits.remember_validator(own)
+    vote = (submission_id, 0, own, "0x" + "0b" * 20, False)
+    db.execute("INSERT INTO stamp_vote VALUES (?, ?, ?, ?, ?)", vote)
+    db.close()
+    monkeypatch.setattr("verifier.status._from_coordinator", lambda config: (0, None))
+    assert run(["verifier", "status", "--config", str(config_file(tmp_path))]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("DISPUTED: other seats dispute 1 of this validator's work stamps")
+    assert "re-audits: 0 due, 0 drawn, 0 agreed, 0 disagreed, 0 undecided" in said
