@@ -324,11 +324,11 @@ def is_kept(row: Logits, token: int, last: Int) -> bool | np.bool_:
 
 
 @helper
-def near_ones(key: np.uint64, first: int, w: Floats, bound: float, short_of_one: Floats) -> int:
+def near_ones(start: np.uint64, steps: Words, w: Floats, bound: float, short_of_one: Floats) -> int:
     """1 − u of consecutive tokens, exactly; how many of them have 1 − u <= bound · w."""
     num_hits = 0
     for i in range(w.shape[0]):
-        z = key + U64(first + i + 1) * STEP_WORD
+        z = start + steps[i]
         z = (z ^ (z >> SHIFT_1)) * FACTOR_1
         z = (z ^ (z >> SHIFT_2)) * FACTOR_2
         z = z ^ (z >> SHIFT_3)
@@ -346,10 +346,11 @@ def race(
     best = second = np.int64(-1)
     noised_best = noised_second = -np.inf
     ratio_best = ratio_second = bound = np.inf
+    steps = np.arange(1, space.shape[0] + 1).astype(np.uint64) * STEP_WORD
     start, size = 0, FIRST_BLOCK
     while start < row.shape[0]:
         stop = min(start + size, row.shape[0])
-        if near_ones(key, start, w[start:stop], bound, space) > 0:
+        if near_ones(key + U64(start) * STEP_WORD, steps, w[start:stop], bound, space) > 0:
             for i in range(start, stop):
                 if not space[i - start] <= bound * w[i] or not is_kept(row, i, last):
                     continue
