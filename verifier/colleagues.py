@@ -12,7 +12,7 @@ from protocol.errors import ProofpoolError
 from verifier.chain import PoolChain
 from verifier.draws import drawing_epoch
 from verifier.history import History, Received
-from verifier.stamps import Revealed, Seat
+from verifier.stamps import Revealed, StampSeat
 
 
 def drawn_verdict(view: VerdictView, received: Received, chain: PoolChain, history: History) -> Revealed | None:
@@ -25,7 +25,7 @@ def drawn_verdict(view: VerdictView, received: Received, chain: PoolChain, histo
         return None
     if owner != view.validator or not is_signed(view, chain):
         return None
-    return Revealed(Seat(beacon_hash, message.submission_id, message.round, message.seat), message, view.evidence)
+    return Revealed(StampSeat(beacon_hash, message.submission_id, message.round, message.seat), message, view.evidence)
 
 
 def is_signed(view: VerdictView, chain: PoolChain) -> bool:

@@ -33,7 +33,7 @@ from verifier.completions import Completions
 from verifier.draws import check_assignment
 from verifier.history import History, Received
 from verifier.pipeline import Finding, examine
-from verifier.stamps import Revealed, Seat, audit_for, reviews_of, stamps_of
+from verifier.stamps import Revealed, StampSeat, audit_for, reviews_of, stamps_of
 from verifier.verdicts import KeptVerdict, Verdicts
 from verifier.weights import Weights
 
@@ -78,7 +78,7 @@ class Judge:
         received = check_assignment(assignment, self._signer.address, self._chain, self._history)
         dossier = self._fetch(assignment, received)
         claim = assignment.submission.message
-        own = Seat(assignment.beacon_hash, assignment.submission_id, assignment.round, assignment.seat)
+        own = StampSeat(assignment.beacon_hash, assignment.submission_id, assignment.round, assignment.seat)
         revealed = self._revealed(assignment, received) if assignment.round or assignment.num_revealed else []
         plan = partial(audit_for, [own, *(one.seat for one in revealed)])
         finding = examine(dossier, self._instruments(dossier.rules, claim.policy_version), plan)
@@ -138,7 +138,7 @@ class Judge:
         return self._environments[rules.rules_hash]
 
 
-def stamped(finding: Finding, own: Seat, revealed: Sequence[Revealed]) -> Finding:
+def stamped(finding: Finding, own: StampSeat, revealed: Sequence[Revealed]) -> Finding:
     """With the seat's own work stamp, and its reviews of those that were revealed before."""
     stamp, *expected = stamps_of(finding.case, [own, *(one.seat for one in revealed)])
     reviews = tuple(reviews_of(revealed, expected, finding.reason))

@@ -22,7 +22,7 @@ Stamp = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Seat:
+class StampSeat:
     """Whose stamp: the seat that `beacon_hash` drew for a submission and round."""
 
     beacon_hash: str
@@ -47,18 +47,18 @@ class Seat:
 class Revealed:
     """A colleague's verdict on the same submission, checked to be its drawn seat's, and the seat."""
 
-    seat: Seat
+    seat: StampSeat
     verdict: Verdict
     evidence: Evidence
 
 
-def audit_for(seats: Sequence[Seat], case: Case) -> Audit:
+def audit_for(seats: Sequence[StampSeat], case: Case) -> Audit:
     """The audit of the first of `seats`, with every seat's challenge: rollouts that others were asked of come along."""
     asked = tuple(pair for seat in seats for pair in seat.challenge(case))
     return Audit(tuple(sorted({*seats[0].rollouts(case), *(pair.rollout for pair in asked)})), asked)
 
 
-def stamps_of(case: Case | None, seats: Sequence[Seat]) -> list[Stamp]:
+def stamps_of(case: Case | None, seats: Sequence[StampSeat]) -> list[Stamp]:
     """What each of these seats' stamps has to be; empty ones where the model hasn't run."""
     if case is None or case.measurements is None:
         return [()] * len(seats)

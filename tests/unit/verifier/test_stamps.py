@@ -11,17 +11,17 @@ from protocol.wire import Evidence, StampReview, Verdict
 from tests.unit.verifier.verifier_world import World
 from verifier.judge import stamped
 from verifier.pipeline import Finding, examine
-from verifier.stamps import Revealed, Seat, audit_for, reviews_of
+from verifier.stamps import Revealed, StampSeat, audit_for, reviews_of
 
 BEACON = "0x" + "be" * 32
-OWN, EARLIER = (Seat(BEACON, "0x" + "5b" * 32, number, 3 + number) for number in (1, 0))
+OWN, EARLIER = (StampSeat(BEACON, "0x" + "5b" * 32, number, 3 + number) for number in (1, 0))
 
 
-def judged(world: World, rollouts: list[Rollout], *seats: Seat) -> Finding:
+def judged(world: World, rollouts: list[Rollout], *seats: StampSeat) -> Finding:
     return examine(world.dossier(rollouts), world.instruments(), lambda case: audit_for(seats, case))
 
 
-def verdict_of(finding: Finding, seat: Seat, **changes: Any) -> Revealed:
+def verdict_of(finding: Finding, seat: StampSeat, **changes: Any) -> Revealed:
     """What `seat` reveals, having found this."""
     evidence = stamped(finding, seat, []).evidence.model_copy(update=changes)
     verdict = Verdict(
