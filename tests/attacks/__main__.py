@@ -12,9 +12,10 @@ from protocol.errors import UsageError
 from tests.attacks.attack import Attack
 from tests.attacks.document import DATA, play
 from tests.attacks.matrix import Effort
-from tests.attacks.pools import ARENAS, DTYPES, arena, limits_name
+from tests.attacks.pools import ARENAS, DTYPES, arena, judged_by, limits_name
 from tests.attacks.report import row, write_tables
 from tests.attacks.table import ATTACKS, CONTROLS
+from verifier.thresholds import read_thresholds
 
 
 def main() -> None:
@@ -26,13 +27,15 @@ def main() -> None:
     started = time.perf_counter()
     pool = arena(asked.model, asked.dtype, asked.tasks)
     command = f"python -m tests.attacks --model {asked.model} --dtype {asked.dtype}"
+    if asked.limits:
+        pool = judged_by(pool, read_thresholds(asked.limits))
     document = play(
         pool,
         _chosen(asked.attack),
         Effort(),
         lambda line: print(row(line), f"{time.perf_counter() - started:.0f} s", flush=True),
         command=command,
-        limits=limits_name(asked.model, asked.dtype),
+        limits=asked.limits.stem if asked.limits else limits_name(asked.model, asked.dtype),
     )
     if asked.keep:
         document.write(DATA / f"attacks.{asked.model}.{asked.dtype}.json")
@@ -44,6 +47,7 @@ def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.attacks", description="Every attack, caught or not.")
     parser.add_argument("--model", choices=tuple(ARENAS), default="tiny")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="what the pool's honest workers compute in")
+    parser.add_argument("--limits", type=Path, help="another threshold file than the one that comes with proofpool")
     parser.add_argument("--attack", action="append", help="only these; may be given several times")
     parser.add_argument("--tasks", type=int, help="how many tasks of 64 rollouts are tried")
     parser.add_argument("--threads", type=int, default=1)

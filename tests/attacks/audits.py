@@ -40,7 +40,7 @@ class Audits:
         return next((count for count, share in missed if 1 - (1 - share) ** num_files >= WANTED), None)
 
 
-def audits(trial: Trial, num_files: int = 400) -> Audits:
+def audits(trial: Trial, num_files: int = 300) -> Audits:
     """Over files of 64 rollouts drawn from the tried ones, each with a beacon of its own."""
     alone = [_is_refused(trial, [number]) for number in range(len(trial.rollouts))]
     caught = np.zeros(len(COUNTS))

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from protocol.engines.base import Completion
 from protocol.rollouts import Int32Array
 from protocol.sampling import noise_keys
-from protocol.sampling_torch import as_tensor, draw_tokens
 from tests.attacks.arena import RIGHT, Arena
 from tests.attacks.attack import Attack, Proved
 from tests.attacks.decode import decode
-from tests.attacks.other_draws import best, finished
+from tests.attacks.other_draws import best, drawn, finished
+
+SUNK = -1e4
+"""A logit that no noise lifts."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,13 @@ def way(arena: Arena, counter: int, turns: Sequence[Collection[int]]) -> list[Co
     sampling, seed = arena.rules.sampling, arena.world.seed(counter)
 
     def choose(position: int, logits: list[Tensor]) -> Tensor:
-        numbers = list(range(len(turns)))
-        keys = as_tensor(noise_keys(seed, numbers, [position for _ in numbers]))
-        drawn = draw_tokens(logits[0], keys, sampling)[0]
-        rows = [row for row in numbers if position in turns[row]]
+        keys = noise_keys(seed, list(range(len(turns))), [position] * len(turns))
+        tokens = drawn(logits[0], keys, sampling)
+        rows = [row for row, turn in enumerate(turns) if position in turn]
         if rows:
-            without = logits[0][rows].scatter(1, drawn[rows][:, None], -torch.inf)
-            drawn[rows] = draw_tokens(without, keys[rows], sampling)[0]
-        return drawn
+            without = logits[0][rows].scatter(1, tokens[rows][:, None], SUNK)
+            tokens[rows] = drawn(without, keys[rows], sampling)
+        return tokens
 
     def made() -> list[Int32Array]:
         prompts = arena.prompt_tokens(counter)

@@ -26,8 +26,8 @@ class Effort:
     """How much resampling: sets of rollouts, files drawn from each, and files of which rows are audited."""
 
     num_sets: int = 100
-    num_files: int = 5
-    num_audits: int = 400
+    num_files: int = 4
+    num_audits: int = 300
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from protocol.canonical import sha256
 from protocol.engines.base import Completion
-from protocol.sampling import noise_keys
-from protocol.sampling_torch import as_tensor, draw_tokens
+from protocol.rules import SamplingRules
+from protocol.sampling import Keys, draw_tokens, noise_keys
 from tests.attacks.arena import RIGHT, Arena, completion
 from tests.attacks.attack import Proved
 from tests.attacks.decode import decode
@@ -72,9 +72,10 @@ class Drafted(Proved):
         seed = arena.world.seed(counter)
 
         def choose(position: int, logits: list[Tensor]) -> Tensor:
-            numbers = range(len(logits[0]))
-            keys = as_tensor(noise_keys(seed, list(numbers), [position for _ in numbers]))
-            return draw_tokens(logits[position % self.period > 0], keys, sampling)[0]
+            numbers = list(range(len(logits[0])))
+            return drawn(
+                logits[position % self.period > 0], noise_keys(seed, numbers, [position] * len(numbers)), sampling
+            )
 
         def made() -> list[Completion]:
             models = [arena.model(RIGHT), arena.model(self.draft)]
@@ -82,6 +83,11 @@ class Drafted(Proved):
             return [finished(arena, sample, tokens) for sample, tokens in enumerate(rows)]
 
         return arena.cache.get(f"{arena.identity} {sampling} {self} {counter}", made)
+
+
+def drawn(logits: Tensor, keys: Keys, sampling: SamplingRules) -> Tensor:
+    """int64 [B]: the tokens that the noise of these keys draws."""
+    return torch.from_numpy(draw_tokens(logits.float().numpy(), keys, sampling)[0])
 
 
 def other_seed(arena: Arena, counter: int, number: int) -> bytes:

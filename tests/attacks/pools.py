@@ -6,9 +6,10 @@ In: a model's name and a precision. Out: an `Arena`. Run: `python -m tests.attac
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from protocol.forward import CausalLM
-from protocol.rules import SamplingRules, Thresholds
+from protocol.rules import Rules, SamplingRules, Thresholds
 from protocol.tokenizer import Tokenizer
 from testnet.task import MAX_NEW_TOKENS, testnet_environment
 from tests.attacks.arena import RIGHT, Arena
@@ -52,14 +53,24 @@ def smollm2_arena(dtype: str = "float32", num_tasks: int = 2, cache: Cache | Non
     )
 
 
-def limits(model: str, dtype: str) -> Thresholds:
-    """The measured ones of this model and precision, or the defaults where nobody has measured."""
-    return thresholds_of(limits_name(model, dtype))
+MEASURED = {"tiny": "testnet", "smollm2": "smollm2-135m-instruct"}
+"""What the models are called by threshold files."""
 
 
 def limits_name(model: str, dtype: str) -> str:
-    name = f"{'testnet' if model == 'tiny' else model}.{dtype}"
+    """The measured ones of this model and precision, or the defaults where nobody has measured."""
+    name = f"{MEASURED[model]}.{dtype}"
     return name if name in names() else DEFAULT
+
+
+def limits(model: str, dtype: str) -> Thresholds:
+    return thresholds_of(limits_name(model, dtype))
+
+
+def judged_by(arena: Arena, thresholds: Thresholds) -> Arena:
+    """The same pool with other limits."""
+    document = arena.rules.model_dump(mode="json") | {"thresholds": thresholds.model_dump(mode="json")}
+    return replace(arena, world=replace(arena.world, rules=Rules.model_validate(document)))
 
 
 def _honest(dtype: str) -> str:

@@ -77,14 +77,19 @@ class Trial:
         refusals = [one.refusal for one in pool if one.refusal is not None]
         if refusals:
             return worst(refusals)
-        return worst(self.costly(pool))
+        return self._costly(pool)
 
-    def costly(self, pool: Sequence[Tried]) -> list[CheckResult]:
-        """What every check that needs the model says of a file of these rollouts."""
+    def _costly(self, pool: Sequence[Tried]) -> CheckResult:
+        """The worst that a check which needs the model says of a file of these rollouts: at the latest a slash."""
         parts = [self._placed(one.found, number) for number, one in enumerate(pool) if one.found is not None]
         rows = tuple(one.rollout for one in pool)
         case = replace(self.case, rollouts=rows, measurements=Measurements.joined(parts))
-        return [check(case) for check in COSTLY]
+        results: list[CheckResult] = []
+        for check in COSTLY:
+            results.append(check(case))
+            if results[-1].outcome == Outcome.SLASH:
+                break
+        return worst(results)
 
     def _placed(self, found: Measurements, number: int) -> Measurements:
         """`found` as rollout `number` of a file; resampling asks for the same again and again."""
