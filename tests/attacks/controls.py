@@ -20,6 +20,10 @@ class Honest(Attack):
     max_batch: int | None = None
     model: str | None = None
 
+    @property
+    def generates(self) -> bool:  # type: ignore[override]
+        return self.max_batch is not None
+
     def completions(self, arena: Arena, counter: int) -> list[Completion]:
         return arena.draw(counter, max_batch=self.max_batch, model=self.model)
 
