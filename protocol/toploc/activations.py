@@ -61,8 +61,8 @@ def bit_patterns(hidden: Activations) -> tuple[Bits, int]:
         return np.require(hidden, requirements=["C", "ALIGNED"]).view(np.uint16), infinity
     import torch
 
-    bits: Bits = hidden.detach().cpu().contiguous().view(torch.uint16).numpy()
-    return bits, infinity
+    bits: Bits = hidden.detach().view(torch.uint16).numpy(force=True)
+    return np.ascontiguousarray(bits), infinity
 
 
 def infinity_of(dtype: object) -> int:

@@ -92,11 +92,11 @@ def _one_chunk(items: Sequence[Activations] | Activations) -> Piece:
 def _joined(items: Sequence[Activations]) -> Bits:
     """Items one after the other, flat. Tensors by one call, as to touch each one costs as much as all else together."""
     torch = sys.modules.get("torch")
-    if len(items) > 1 and torch is not None and set(map(type, items)) == {torch.Tensor}:
+    if len(items) > 1 and torch is not None:
         try:
             return bit_patterns(torch.cat(items))[0].reshape(-1)
-        except RuntimeError:
-            # Their shapes differ, or the devices they are on.
+        except (RuntimeError, TypeError):
+            # Their shapes differ, or the devices they are on; or not all are tensors.
             pass
     flat = [bit_patterns(item)[0].reshape(-1) for item in items]
     return flat[0] if len(flat) == 1 else np.concatenate(flat)

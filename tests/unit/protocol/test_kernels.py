@@ -34,17 +34,24 @@ def kernel_file(tmp_path: Path) -> Path:
     return path
 
 
+def start(file: Path, base: Path) -> subprocess.Popen[str]:
+    """A process that compiles or loads the file, with machine code under `base`."""
+    environment = {"PYTHONPATH": ":".join(sys.path), "NUMBA_CACHE_DIR": str(base), "PATH": ""}
+    command = [sys.executable, "-W", "error", str(file)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """What it says on standard error, having nothing to say on standard output."""
+    out, errors = process.communicate()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, process.args, out, errors)
+    assert out == ""
+    return errors
+
+
 def run(file: Path, base: Path) -> str:
-    """What compiling or loading the file says, with machine code under `base`."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(file)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": ":".join(sys.path), "NUMBA_CACHE_DIR": str(base), "PATH": ""},
-    )
-    assert done.stdout == ""
-    return done.stderr
+    return finish(start(file, base))
 
 
 def test_kernels_are_enabled_unless_the_plain_paths_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +65,14 @@ def test_the_second_process_loads_what_the_first_compiled(kernel_file: Path, tmp
     base = tmp_path / "cache"
     assert "kernels.compiling source=small" in run(kernel_file, base)
     assert run(kernel_file, base) == ""
+
+
+def test_processes_that_compile_at_once_dont_disturb_each_other(kernel_file: Path, tmp_path: Path) -> None:
+    for said in [finish(process) for process in [start(kernel_file, tmp_path / "cache") for _ in range(2)]]:
+        assert "Error" not in said
+    assert run(kernel_file, tmp_path / "cache") == ""
+    machine_code = list((tmp_path / "cache").rglob("*.nbc"))
+    assert len(machine_code) == 1
 
 
 def test_a_changed_file_is_compiled_anew(kernel_file: Path, tmp_path: Path) -> None:
