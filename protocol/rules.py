@@ -104,7 +104,7 @@ class Thresholds(_Frozen):
     """A token is a near-tie where its two best noised logits are this close: there noise of the numbers may choose."""
     near_tie_flip_rate: Probability = 0.5
     """How often an honest near-tie flips; a worker that picks the branch it likes exceeds it."""
-    surprisal_z: Limit = Limit(reject=6.0)
+    surprisal_z: Limit = Limit(reject=6.0, spread=12.0)
     """|z| of mean surprisal against mean entropy; judged in pools whose sampling isn't bound to the seed."""
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from protocol.checks.case import Case
 from protocol.checks.measurements import measurements_of
 from protocol.checks.results import measured, passed
-from protocol.reasons import Outcome, RejectReason
+from protocol.reasons import RejectReason
 from protocol.rules import Limit
 from protocol.sampling import keeps_all
 from protocol.sampling_rows import TINY
@@ -27,8 +27,8 @@ from protocol.wire import CheckResult
 TAIL_NAME = "plausibility_tail"
 SURPRISAL_NAME = "plausibility_surprisal"
 
-MIN_DEVIATION = 1e-3
-"""Nats: where the model is sure of every token, rounding alone makes the deviations."""
+PRIOR_TOKENS = 30
+"""So many tokens that deviate by 1 nat are counted in with the measured ones: a few, or sure ones, have no spread."""
 
 
 def check_tail(case: Case) -> CheckResult:
@@ -49,17 +49,19 @@ def check_tail(case: Case) -> CheckResult:
 
 
 def check_surprisal(case: Case) -> CheckResult:
-    """z = mean of (−logprob − entropy) over its standard error; honest tokens have mean 0."""
+    """z = mean of (−logprob − entropy) over its standard error; honest tokens have mean 0.
+
+    Surprisals have long tails, so that a few tokens get more room (`surprisal_z` has a spread).
+    """
     found = measurements_of(case)
     differences = -found.logprobs - found.rows.entropies
-    deviation = max(float(differences.std()), MIN_DEVIATION)
-    z = float(differences.mean()) * math.sqrt(found.num_tokens) / deviation
+    variance = (found.num_tokens * float(differences.var()) + PRIOR_TOKENS) / (found.num_tokens + PRIOR_TOKENS)
+    z = float(differences.mean()) * math.sqrt(found.num_tokens / variance)
     detail = f"{-found.logprobs.mean():.4g} nats chosen, {np.mean(found.rows.entropies):.4g} expected"
     if not is_judged(case):
         return passed(SURPRISAL_NAME, value=z, num_audited=found.num_tokens, detail=detail)
     reject = case.rules.thresholds.surprisal_z.at(found.num_tokens).reject
-    result = _dropped_at_most(SURPRISAL_NAME, abs(z), reject, found.num_tokens, detail)
-    return result.model_copy(update={"value": z}) if result.outcome == Outcome.ACCEPT else result
+    return _dropped_at_most(SURPRISAL_NAME, abs(z), reject, found.num_tokens, detail)
 
 
 def is_judged(case: Case) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.checks import logprobs, plausibility, sampling
 from protocol.checks.case import Case
-from protocol.checks.measurements import Measurements
+from protocol.checks.measurements import Measurements, measurements_of
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.rules import FlipTest, Limit, SamplingRules, Thresholds
@@ -137,6 +137,16 @@ def test_a_second_hump_of_unlikely_tokens_is_dropped(make_case: MakeCase, tail: 
     assert result.outcome == outcome and result.value == pytest.approx(tail)
     assert result.reason == (None if outcome == Outcome.ACCEPT else RejectReason.SAMPLING_MISMATCH)
     assert plausibility.check_surprisal(case).outcome == outcome
+
+
+def test_one_unlucky_token_is_no_hump(make_case: MakeCase) -> None:
+    """A rollout of one token, which the model gave a thousandth."""
+    case = make_case(FREE, logprobs=at((0, math.log(1e-3))), entropies=np.ones(NUM_TOKENS))
+    found = measurements_of(case)
+    first = RowStatistics(*(getattr(found.rows, name)[:1] for name in RowStatistics.__dataclass_fields__))
+    single = replace(case, measurements=replace(found, lengths=(1,), rows=first))
+    assert plausibility.check_surprisal(single).outcome == Outcome.ACCEPT
+    assert plausibility.check_tail(single).outcome == Outcome.ACCEPT
 
 
 def test_tokens_that_are_too_likely_are_dropped_as_well(make_case: MakeCase) -> None:
