@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from protocol.errors import Unreachable
 from protocol.signing import Signer, SigningDomain
 
 if TYPE_CHECKING:
     from tests.unit.verifier.verifier_world import World
+
+settings.register_profile("proofpool", deadline=None, derandomize=True)
+"""The same examples each time, and no verdict by the clock: the machine may be busy."""
+settings.load_profile("proofpool")
 
 
 @pytest.fixture

@@ -119,6 +119,7 @@ class Site:
     folder: Path
     opened: list[Any] = field(default_factory=list)
     clock: Any = field(default_factory=SystemClock)
+    judge_seconds: float = 600.0
     units_added: int = 0
     """By a coordinator that lets the pool pay for more than was handed in."""
 
@@ -171,7 +172,7 @@ class Site:
             Attester(db, VALIDATOR, self.chain, client, history),
             Reaudits(db, history.payments),
             clock=self.clock,
-            judge_seconds=1.0,
+            judge_seconds=self.judge_seconds,
         )
 
 
@@ -395,7 +396,7 @@ def test_stopping_finishes_the_turn(site: Site, honest: list[Rollout]) -> None:
 def test_a_slow_judge_commits_before_it_judges_on(site: Site, honest: list[Rollout]) -> None:
     for counter in range(2):
         site.submit(honest if counter == 0 else site.world.rollouts(site.world.completions(counter), counter), counter)
-    site.clock = Ticks()
+    site.clock, site.judge_seconds = Ticks(), 1.0
     verifier = site.verifier()
     verifier.turn()
     assert verifier.verdicts.count_by_outcome() == {"accept": 1}
