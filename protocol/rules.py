@@ -54,17 +54,25 @@ class ToplocRules(_Frozen):
 class Limit(_Frozen):
     """A statistic beyond `reject` is refused, beyond `slash` it is punished; no `slash` means never.
 
-    `spread` gives small samples more room: the limits for n observations (chunks for TOPLOC, tokens else) are
-    reject + spread / √n and slash + 2 · spread / √n.
+    Small samples get more room, `spread` for what varies from each observation to the next, `burst` for rare ones that
+    are far off: the limits for n observations (chunks for TOPLOC, tokens else) are reject + spread / √n + burst / n and
+    slash + 2 · (spread / √n + burst / n).
     """
 
     reject: Number
     slash: Number | None = None
     spread: NonNegative = 0.0
+    burst: NonNegative = 0.0
+
+    @property
+    def gives_room(self) -> bool:
+        """Whether it holds for small samples too."""
+        return self.spread > 0 or self.burst > 0
 
     def at(self, num_observations: int) -> Limit:
         """The limits for so many observations, as numbers that need no more room."""
-        room = self.spread / math.sqrt(max(1, num_observations))
+        count = max(1, num_observations)
+        room = self.spread / math.sqrt(count) + self.burst / count
         slash = None if self.slash is None else self.slash + 2 * room
         return Limit(reject=self.reject + room, slash=slash)
 
@@ -86,9 +94,9 @@ class Thresholds(_Frozen):
     """Calibrated limits, pooled over the audited rollouts; the figures behind them: docs/thresholds.md."""
 
     toploc_exp_mismatch_share: Limit
-    """Share of compared values whose sign or exponent differs, 0 to 1. With a `spread`, of each rollout too."""
+    """Share of compared values whose sign or exponent differs, 0 to 1. Where it gives room, of each rollout too."""
     toploc_mantissa_mean: Limit
-    """Mean difference of 7-bit mantissas where exponents agree, 0 to 127. With a `spread`, of each rollout too."""
+    """Mean difference of 7-bit mantissas where exponents agree, 0 to 127. Where it gives room, of each rollout too."""
     sampling_margin_mean: Limit
     """Mean over tokens of (best noised logit − claimed token's), clipped at `sampling_margin_clip`."""
     sampling_margin_max: Limit

@@ -71,11 +71,11 @@ def check_worst_mantissas(case: Case) -> CheckResult:
 
 
 def _worst(case: Case, name: str, statistic: Statistic, limit: Limit) -> CheckResult:
-    """The rollout that is farthest up to its limit. Without a spread the limit says nothing of so few chunks."""
+    """The rollout that is farthest up to its limit. A limit that gives no room says nothing of so few chunks."""
     errors = measurements_of(case).proofs_by_rollout
     number = max(errors, key=lambda n: statistic(errors[n]) - limit.at(errors[n].num_chunks).reject)
     value, num_chunks = statistic(errors[number]), errors[number].num_chunks
-    if not limit.spread:
+    if not limit.gives_room:
         return passed(name, value=value, num_audited=errors[number].num_values, detail=f"rollout {number}")
     return measured(
         name,

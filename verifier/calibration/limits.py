@@ -3,11 +3,13 @@
 In: honest `Samples`. Out: `Chosen`, the thresholds and a derivation a limit. False-positive targets, per submission:
 1e-6 to refuse, 1e-9 to slash.
 
-    means       base + spread / √n     base: the worst pairing's mean; spread: the worst tail, over sample sizes, of
-                                       (mean − base) · √n. Base times 1.5 (reject) and 2.5 (slash)
-    largest     threshold of the tail over single rollouts, at target / rollouts a submission, times 1.5
-    flips       the upper 99 % bound of the honest rate, worst pairing, times its dispersion and 1.5; where none was
-                seen, how densely near-ties lie times how far log-probs differ; an exact binomial tail does the rest
+    means       reject = 1.5 · base, slash = 2.5 · base, base: the mean of the worst pairing. spread: the worst tail of
+                (mean − base) · √n over whole submissions; burst: what smaller samples, down to a rollout, need more
+    largest     1.5 · the tail over single rollouts, at target / rollouts a submission
+    flips       rate = 1.5 · dispersion · the upper 99 % bound of the honest rate, worst pairing; where none was seen,
+                how densely near-ties lie times how far log-probs differ. An exact binomial tail does the rest
+    margins     a sum of flips: Poisson many, exponential each with mean m. P[sum > s] is at most
+                exp(−(√(s/m) − √(rate · n))²) (Chernoff), so mean ≤ m · (√rate + √(ln(1/target) / n))²
     near-ties   the least of TIE_NATS that holds 95 % of the honest flips; the same bound of the rate among them
 
 Where honest work shows next to no deviation there is no tail to fit: a floor holds then, FLOORS.
@@ -25,7 +27,7 @@ import numpy as np
 from protocol.rules import FlipTest, Limit, Thresholds
 from verifier.calibration.observe import TIE_NATS
 from verifier.calibration.samples import Samples
-from verifier.calibration.tails import MIN_SAMPLES, Floats, fit_tail
+from verifier.calibration.tails import MIN_SAMPLES, Floats, Tail, fit_tail
 
 REJECT_RATE, SLASH_RATE = 1e-6, 1e-9
 REJECT_FACTOR, SLASH_FACTOR = 1.5, 2.5
@@ -43,11 +45,11 @@ BOUND_Z = 2.326
 """One-sided 99 %."""
 
 FLOORS = {
-    "toploc_exp_mismatch_share": Limit(reject=0.0005, slash=0.002, spread=0.009),
-    "toploc_mantissa_mean": Limit(reject=0.01, slash=0.05, spread=0.03),
-    "sampling_margin_mean": Limit(reject=0.0001, slash=0.001, spread=0.005),
-    "sampling_margin_max": Limit(reject=0.005, slash=0.02),
-    "logprob_error_mean": Limit(reject=0.0005, spread=0.002),
+    "toploc_exp_mismatch_share": Limit(reject=0.0005, slash=0.001, burst=0.01),
+    "toploc_mantissa_mean": Limit(reject=0.005, slash=0.02, burst=0.03),
+    "sampling_margin_mean": Limit(reject=0.0001, slash=0.001, burst=0.01),
+    "sampling_margin_max": Limit(reject=0.002, slash=0.01),
+    "logprob_error_mean": Limit(reject=0.0005, burst=0.005),
     "logprob_error_max": Limit(reject=0.01),
 }
 """Least limits. A lone chunk has 128 values: one of them may round the other way, 1/128 = 0.0078 in the exponents
@@ -56,8 +58,9 @@ far below what another model or sampler does."""
 UNITS = {"toploc_exp_mismatch_share": "num_chunks", "toploc_mantissa_mean": "num_chunks"}
 """What a statistic is a mean over; the others are over tokens."""
 NEVER_SLASHED = ("logprob_error_mean", "logprob_error_max")
-MEANS = ("toploc_exp_mismatch_share", "toploc_mantissa_mean", "sampling_margin_mean", "logprob_error_mean")
+MEANS = ("toploc_exp_mismatch_share", "toploc_mantissa_mean", "logprob_error_mean")
 LARGEST = ("sampling_margin_max", "logprob_error_max")
+MARGIN = "sampling_margin_mean"
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ def choose_limits(samples: Samples, clip: float) -> Chosen:
     for name in LARGEST:
         limits[name], derivations[name] = largest_limit(samples, name)
     flips, derivations["sampling_flips"] = flip_test(samples.of_size(1))
+    limits[MARGIN], derivations[MARGIN] = margin_limit(samples, flips.rate)
     nats, rate, derivations["near_ties"] = near_ties(samples.of_size(1))
     thresholds = Thresholds(
         **limits, sampling_flips=flips, near_tie_nats=nats, near_tie_flip_rate=rate, sampling_margin_clip=clip
@@ -84,27 +88,30 @@ def choose_limits(samples: Samples, clip: float) -> Chosen:
 
 
 def mean_limit(samples: Samples, name: str) -> tuple[Limit, dict[str, Any]]:
-    """base · factor + spread / √n, and where it comes from."""
+    """Of a mean over chunks or tokens, and where it comes from."""
     unit = UNITS.get(name, "num_tokens")
-    means = [_mean(samples.of_size(1).of_pairing(place), name, unit) for place in range(len(samples.pairings))]
+    alone = samples.of_size(1)
+    means = [_mean(alone.of_pairing(place), name, unit) for place in range(len(samples.pairings))]
     worst = int(np.argmax(means))
-    levels = list(_levels(samples, name, unit, means[worst]))
-    spread = max(level["reject_spread"] for level in levels)
-    slash_spread = max(level["slash_spread"] for level in levels)
-    # `Limit.at` gives slash twice the spread; what that lacks goes to the base, at the smallest sample.
-    lacking = max(0.0, slash_spread - 2 * spread)
+    levels = [_level(samples.of_size(size), name, unit, means[worst], samples.sizes[-1]) for size in samples.sizes]
+    spread = max(0.0, levels[-1].reject)
+    burst = max(0.0, *((level.reject - spread) * math.sqrt(level.most) for level in levels))
+    # Room counts twice for slash; what smaller targets need more than that goes to the base.
+    lacking = max((level.slash - 2 * spread - 2 * burst / math.sqrt(level.most)) for level in levels)
+    never = name in NEVER_SLASHED
     limit = _at_least(
         FLOORS[name],
         reject=REJECT_FACTOR * means[worst],
-        slash=None if name in NEVER_SLASHED else SLASH_FACTOR * means[worst] + lacking,
+        slash=None if never else max(SLASH_FACTOR * means[worst], means[worst] + lacking),
         spread=spread,
+        burst=burst,
     )
     document = {
-        "rule": "mean",
+        "rule": "means",
         "observations": unit,
         "worst_pairing": list(samples.pairings[worst]),
         "worst_mean": _short(means[worst]),
-        "sizes": levels,
+        "sizes": [level.as_document() for level in levels],
     }
     return limit, document
 
@@ -112,11 +119,32 @@ def mean_limit(samples: Samples, name: str) -> tuple[Limit, dict[str, Any]]:
 def largest_limit(samples: Samples, name: str) -> tuple[Limit, dict[str, Any]]:
     """For the largest of a submission's tokens: over R rollouts the chance is R times that of one."""
     alone, num_rollouts = samples.of_size(1), samples.sizes[-1]
-    values = alone.column(name)
-    tail = fit_tail(values, threshold=0.0 if np.quantile(values, 0.9) == 0 else None)
+    tail = fit_tail(alone.column(name), least=0.0)
     reject, slash = (LARGEST_FACTOR * tail.beyond(rate / num_rollouts) for rate in (REJECT_RATE, SLASH_RATE))
     limit = _at_least(FLOORS[name], reject=reject, slash=None if name in NEVER_SLASHED else slash)
     return limit, {"rule": "largest", "rollouts_a_submission": num_rollouts, "tail": tail.as_document()}
+
+
+def margin_limit(samples: Samples, rate: float) -> tuple[Limit, dict[str, Any]]:
+    """m · (√rate + √(L / n))² = m·rate + 2m·√(rate·L) / √n + m·L / n, with L = ln(rollouts a submission / target)."""
+    alone, num_rollouts = samples.of_size(1), samples.sizes[-1]
+    num_flips = alone.total("num_flips")
+    if not num_flips:
+        return FLOORS[MARGIN], {"rule": "margins", "num_flips": 0}
+    total = float((alone.column(MARGIN) * alone.column("num_tokens")).sum())
+    # A tail that is flatter than all flips together decides.
+    mean = LARGEST_FACTOR * max(
+        total / num_flips * (1 + 2 / math.sqrt(num_flips)), fit_tail(alone.column("sampling_margin_max"), 0.0).scale
+    )
+    nats = math.log(num_rollouts / REJECT_RATE)
+    limit = _at_least(
+        FLOORS[MARGIN],
+        reject=mean * rate,
+        slash=SLASH_FACTOR * mean * rate,
+        spread=2 * mean * math.sqrt(rate * nats),
+        burst=mean * nats,
+    )
+    return limit, {"rule": "margins", "num_flips": num_flips, "flip_margin": _short(mean), "rate": _short(rate)}
 
 
 def flip_test(alone: Samples) -> tuple[FlipTest, dict[str, Any]]:
@@ -178,29 +206,42 @@ def upper_rate(count: int, total: int) -> float:
     return min(1.0, (middle + half) / (1 + z * z / total))
 
 
-def _levels(samples: Samples, name: str, unit: str, base: float) -> Iterator[dict[str, Any]]:
-    """The tail of (mean − base) · √n at each size of sample, all pairings together and the worst ones alone."""
-    num_rollouts = samples.sizes[-1]
-    for size in samples.sizes:
-        part = samples.of_size(size)
-        tails = [fit_tail(_deviations(part, name, unit, base))]
-        for place in range(len(part.pairings)):
-            alone = part.of_pairing(place)
-            if len(alone) >= MIN_SAMPLES:
-                tails.append(fit_tail(_deviations(alone, name, unit, base)))
-        # A submission has this many samples of the size, any of which may be looked at.
-        rates = [rate * size / num_rollouts for rate in (REJECT_RATE, SLASH_RATE)]
-        worst = max(tails, key=lambda tail: tail.beyond(rates[0]))
-        highest = float(_deviations(part, name, unit, base).max())
-        yield {
-            "num_rollouts": size,
-            "num_samples": len(part),
-            "num_observations": _short(float(part.column(unit).mean())),
-            "highest": _short(highest),
-            "tail": worst.as_document(),
-            "reject_spread": _short(max(0.0, highest, worst.beyond(rates[0]))),
-            "slash_spread": _short(max(0.0, highest, *(tail.beyond(rates[1]) for tail in tails))),
-        }
+@dataclass(frozen=True)
+class _Level:
+    """Samples of one size: how far (mean − base) · √n reaches at both targets; they are over `most` observations."""
+
+    num_rollouts: int
+    num_samples: int
+    most: float
+    highest: float
+    reject: float
+    slash: float
+    tail: Tail
+
+    def as_document(self) -> dict[str, Any]:
+        document = {"num_rollouts": self.num_rollouts, "num_samples": self.num_samples, "most_observations": self.most}
+        reach = {"highest": self.highest, "reject": self.reject, "slash": self.slash}
+        return document | {key: _short(value) for key, value in reach.items()} | {"tail": self.tail.as_document()}
+
+
+def _level(part: Samples, name: str, unit: str, base: float, num_rollouts: int) -> _Level:
+    """The worst tail at this size: of all pairings together, or of one that has enough samples."""
+    size = part.sizes[0]
+    parts = [part, *(part.of_pairing(place) for place in range(len(part.pairings)))]
+    deviations = [_deviations(one, name, unit, base) for one in parts if one is part or len(one) >= MIN_SAMPLES]
+    tails = [fit_tail(one, least=0.0) for one in deviations]
+    # A submission has this many samples of the size, any of which may be looked at.
+    reject, slash = (rate * size / num_rollouts for rate in (REJECT_RATE, SLASH_RATE))
+    highest = float(deviations[0].max())
+    return _Level(
+        num_rollouts=size,
+        num_samples=len(part),
+        most=float(part.column(unit).max()),
+        highest=highest,
+        reject=max(highest, *(tail.beyond(reject) for tail in tails)),
+        slash=max(highest, *(tail.beyond(slash) for tail in tails)),
+        tail=max(tails, key=lambda tail: tail.beyond(reject)),
+    )
 
 
 def _deviations(part: Samples, name: str, unit: str, base: float) -> Floats:
@@ -220,9 +261,10 @@ def _dispersion(counts: Floats, totals: Floats) -> float:
     return float(((counts - expected)[seen] ** 2).sum() / expected[seen].sum()) if seen.any() else 1.0
 
 
-def _at_least(floor: Limit, reject: float, slash: float | None, spread: float = 0.0) -> Limit:
+def _at_least(floor: Limit, reject: float, slash: float | None, spread: float = 0.0, burst: float = 0.0) -> Limit:
     highest = None if floor.slash is None or slash is None else _up(max(floor.slash, slash))
-    return Limit(reject=_up(max(floor.reject, reject)), slash=highest, spread=_up(max(floor.spread, spread)))
+    room = {"spread": _up(max(floor.spread, spread)), "burst": _up(max(floor.burst, burst))}
+    return Limit(reject=_up(max(floor.reject, reject)), slash=highest, **room)
 
 
 def _up(value: float) -> float:

@@ -17,14 +17,17 @@ def print_summary(document: ThresholdFile, path: Path) -> None:
     honest = document.honest
     print(f"{document.model['name']}, {document.dtype}: {honest.num_rollouts} honest rollouts", end="")
     print(f" ({honest.num_judged} judgements, {honest.num_tokens} tokens, {len(honest.pairings)} pairings)")
-    print(f"{'statistic':28}{'worst rollout':>15}{'submission':>12}{'reject':>10}{'slash':>10}{'spread':>10}")
+    print(
+        f"{'statistic':28}{'worst rollout':>15}{'submission':>12}{'reject':>10}{'slash':>10}{'spread':>10}{'burst':>10}"
+    )
     for name in STATISTICS:
         limit: Limit | None = getattr(document.limits, name)
         if limit is None:
             continue
         worst = [max(getattr(p, kind)[name].highest for p in honest.pairings) for kind in ("rollouts", "submissions")]
         slash = "never" if limit.slash is None else f"{limit.slash:.4g}"
-        print(f"{name:28}{worst[0]:>15.4g}{worst[1]:>12.4g}{limit.reject:>10.4g}{slash:>10}{limit.spread:>10.4g}")
+        print(f"{name:28}{worst[0]:>15.4g}{worst[1]:>12.4g}{limit.reject:>10.4g}{slash:>10}", end="")
+        print(f"{limit.spread:>10.4g}{limit.burst:>10.4g}")
     limits, flips = document.limits, sum(pairing.num_flips for pairing in honest.pairings)
     print(f"flips: {flips} of {honest.num_tokens} tokens; rate {limits.sampling_flips.rate:.3g}", end="")
     print(f"; near-ties within {limits.near_tie_nats:g} nats flip at up to {limits.near_tie_flip_rate:.2g}")

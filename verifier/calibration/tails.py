@@ -1,15 +1,19 @@
-"""How far honest samples reach beyond what was seen: tails fitted to the largest tenth, and what they bound.
+"""How far honest samples reach beyond what was seen: tails fitted to the largest ones, and what they bound.
 
-In: samples. Out: `Tail`, which gives the value that one sample in 1/p exceeds. Exceedances over the 90 % quantile are
-taken as exponential, which for means of bounded terms is on the safe side; where their generalised Pareto shape, by
-probability-weighted moments (Hosking and Wallis, 1987), lies more than two standard errors above 0, that heavier tail
-is taken. Too few samples for a tail: a normal bound, its deviation widened by two standard errors.
+In: samples. Out: `Tail`, which gives the value that one sample in 1/p exceeds.
+
+Every statistic here is a mean or a largest of bounded terms, so its far tail is exponential at most (Chernoff). The
+exceedances over the 90 % quantile are taken as exponential, or those over a higher one, if the lower still shows the
+statistic's middle: their shape as a generalised Pareto, by probability-weighted moments (Hosking and Wallis, 1987),
+must lie within two standard errors of 0, or below, which is lighter. Where none of the quantiles does that, the scale
+of the highest is doubled ("widened"). Few samples get a normal bound ("normal"), many samples of which few deviate an
+exponential ("few"), both with a scale that is two standard errors wider.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -18,16 +22,17 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-TAIL_SHARE = 0.1
+TAIL_SHARES = (0.1, 0.05, 0.02, 0.01)
 MIN_SAMPLES = 300
 MIN_EXCEEDANCES = 20
 """Fewer values than this above the threshold say nothing of a shape."""
 SHAPE_ERROR = math.sqrt(4 / 3)
 """Standard error of the shape near 0, times √number of exceedances (Hosking and Wallis, section 3)."""
+WIDENED = 2.0
 KS_CRITICAL = 1.094
 """Lilliefors' 5 % point of √n · D for an exponential with an estimated scale."""
 
-Method = Literal["none", "exponential", "generalised Pareto", "normal"]
+Method = Literal["none", "few", "exponential", "widened", "normal"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Tail:
     """`share` of the samples exceed `threshold`, by `scale` on average (the deviation, for a normal bound).
 
     `distance` is Kolmogorov's between the exceedances and the fit; at most `critical` is a fit that 5 % of true ones
-    are worse than. `none`: all samples but a few are the same, and there is no tail to fit.
+    are worse than. `none`: nothing exceeds anything.
     """
 
     method: Method
@@ -54,45 +59,49 @@ class Tail:
             return self.threshold
         if self.method == "normal":
             return self.threshold + self.scale * NormalDist().inv_cdf(1 - probability)
-        times = self.share / probability
-        if self.method == "exponential":
-            return self.threshold + self.scale * math.log(times)
-        return self.threshold + self.scale / self.shape * math.expm1(self.shape * math.log(times))
+        return self.threshold + self.scale * math.log(self.share / probability)
 
     def as_document(self) -> dict[str, Any]:
         return {key: _short(value) for key, value in asdict(self).items()}
 
 
-def fit_tail(samples: Floats, threshold: float | None = None) -> Tail:
-    """The tail above `threshold`, or above the 90 % quantile."""
-    if threshold is None and len(samples) < MIN_SAMPLES:
+def fit_tail(samples: Floats, least: float = -math.inf) -> Tail:
+    """The tail of the samples above `least`, and above the 90 % quantile or a higher one."""
+    if len(samples) < MIN_SAMPLES:
         return _normal(samples)
-    over = _threshold(samples) if threshold is None else threshold
+    found = [_exponential(samples, max(least, _threshold(samples, share))) for share in TAIL_SHARES]
+    fitted = [tail for tail in found if tail.method == "exponential"]
+    if not fitted:
+        return found[0]
+    good = [tail for tail in fitted if tail.shape <= 2 * tail.shape_error]
+    return good[0] if good else replace(fitted[-1], method="widened", scale=WIDENED * fitted[-1].scale)
+
+
+def _exponential(samples: Floats, over: float) -> Tail:
+    """The exceedances over a threshold."""
     excesses = np.sort(samples[samples > over] - over)
+    if not len(excesses):
+        return Tail("none", len(samples), over, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    scale = float(excesses.mean())
     if len(excesses) < MIN_EXCEEDANCES:
-        highest = float(samples.max())
-        return Tail("none", len(samples), highest, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    shape, scale = _pareto(excesses)
-    error = SHAPE_ERROR / math.sqrt(len(excesses))
-    method: Method = "generalised Pareto" if shape > 2 * error else "exponential"
-    if method == "exponential":
-        scale = float(excesses.mean())
+        widened, share = scale * (1 + 2 / math.sqrt(len(excesses))), len(excesses) / len(samples)
+        return Tail("few", len(samples), over, share, widened, 0.0, 0.0, 0.0, 0.0)
     return Tail(
-        method=method,
+        method="exponential",
         num_samples=len(samples),
         threshold=over,
         share=len(excesses) / len(samples),
         scale=scale,
-        shape=shape,
-        shape_error=error,
-        distance=_distance(excesses, method, scale, shape),
+        shape=_shape(excesses),
+        shape_error=SHAPE_ERROR / math.sqrt(len(excesses)),
+        distance=_distance(excesses, scale),
         critical=KS_CRITICAL / math.sqrt(len(excesses)),
     )
 
 
-def _threshold(samples: Floats) -> float:
-    """The 90 % quantile; where samples are counts, half-way to the next one, as excesses over it would all be large."""
-    quantile = float(np.quantile(samples, 1 - TAIL_SHARE, method="lower"))
+def _threshold(samples: Floats, share: float) -> float:
+    """The quantile; where samples are counts, half-way to the next one, as excesses over it would all be large."""
+    quantile = float(np.quantile(samples, 1 - share, method="lower"))
     above = samples[samples > quantile]
     return (quantile + float(above.min())) / 2 if len(above) else quantile
 
@@ -104,24 +113,22 @@ def _normal(samples: Floats) -> Tail:
     return Tail("normal", len(samples), float(samples.mean()), 1.0, widened, 0.0, 0.0, 0.0, 0.0)
 
 
-def _pareto(excesses: Floats) -> tuple[float, float]:
-    """Shape (0: exponential, > 0: heavier) and scale of sorted excesses."""
+def _shape(excesses: Floats) -> float:
+    """Of sorted excesses as a generalised Pareto: 0 is exponential, above it heavier."""
     places = (np.arange(1, len(excesses) + 1) - 0.35) / len(excesses)
     first, second = float(excesses.mean()), float(((1 - places) * excesses).mean())
-    return 2 - first / (first - 2 * second), 2 * first * second / (first - 2 * second)
+    if first - 2 * second < 1e-9 * first:  # all the same, which is lighter than anything
+        return -1.0
+    return 2 - first / (first - 2 * second)
 
 
-def _distance(excesses: Floats, method: Method, scale: float, shape: float) -> float:
+def _distance(excesses: Floats, scale: float) -> float:
     """Largest difference of the two distribution functions, half-way between values: counts come in steps."""
     values, counts = np.unique(excesses, return_counts=True)
     if len(values) < 2:
         return 1.0
     between = (values[1:] + values[:-1]) / 2
-    if method == "exponential":
-        fitted = 1 - np.exp(-between / scale)
-    else:
-        fitted = 1 - (1 + shape * between / scale) ** (-1 / shape)
-    return float(np.abs(fitted - counts.cumsum()[:-1] / len(excesses)).max())
+    return float(np.abs(1 - np.exp(-between / scale) - counts.cumsum()[:-1] / len(excesses)).max())
 
 
 def _short(value: object) -> object:

@@ -44,6 +44,10 @@ def test_few_observations_get_more_room() -> None:
     assert limit.at(1).reject == pytest.approx(0.11) and limit.at(1).slash == pytest.approx(0.22)
     assert limit.at(100).reject == pytest.approx(0.02) and limit.at(100).slash == pytest.approx(0.04)
     assert limit.at(1).at(1) == limit.at(1)
+    rare = Limit(reject=0.01, slash=0.02, burst=0.1)
+    assert rare.at(1).reject == pytest.approx(0.11) and rare.at(100).reject == pytest.approx(0.011)
+    assert rare.at(100).slash == pytest.approx(0.022)
+    assert limit.gives_room and rare.gives_room and not rare.at(1).gives_room
 
 
 def test_never_is_never_whatever_the_sample() -> None:

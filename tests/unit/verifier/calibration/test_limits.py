@@ -13,6 +13,7 @@ from verifier.calibration.limits import (
     FLIP_RATE_FLOOR,
     FLOORS,
     LARGEST,
+    MARGIN,
     MEANS,
     TIE_NATS_FLOOR,
     choose_limits,
@@ -54,7 +55,7 @@ def test_a_mean_has_less_room_the_more_it_is_over(make_observation: Make) -> Non
         # 1e-6 of binomials of so many values is about 5 to 7 deviations out.
         deviation = (SHARE * (1 - SHARE) / NUM_VALUES / size) ** 0.5
         assert SHARE + 5 * deviation < limit.at(size).reject
-    assert limit.at(64).reject < 3 * SHARE
+    assert limit.at(64).reject < 2.5 * SHARE
 
 
 def test_limits_cover_all_that_they_were_made_of(make_observation: Make) -> None:
@@ -66,7 +67,7 @@ def test_limits_cover_all_that_they_were_made_of(make_observation: Make) -> None
 
 def test_where_nothing_deviates_the_floors_hold(make_observation: Make) -> None:
     chosen = choose_limits(samples_of(make_observation(num_rollouts=s) for s in (1, 1, 1, 1, 4)), 10.0)
-    for name in (*MEANS, *LARGEST):
+    for name in (*MEANS, *LARGEST, MARGIN):
         assert getattr(chosen.thresholds, name) == FLOORS[name]
     assert chosen.thresholds.sampling_flips.rate == FLIP_RATE_FLOOR
     assert chosen.thresholds.near_tie_nats == TIE_NATS_FLOOR
@@ -112,6 +113,26 @@ def test_without_a_flip_the_density_of_ties_tells_the_rate(make_observation: Mak
     ties = tuple(round(1000 * nats) for nats in TIE_NATS)
     rows = [make_observation(num_tokens=100, num_ties=ties, logprob_error_max=1e-5) for _ in range(50)]
     assert expected_rate(samples_of(iter(rows))) == pytest.approx(2e-5 * 10, rel=0.2)
+
+
+def test_margins_are_bounded_as_sums_of_flips(make_observation: Make) -> None:
+    """Flips at 1 % of tokens, exponential of 0.05 nats: the limit covers sums of them, and isn't far beyond."""
+    randomness = np.random.default_rng(5)
+
+    def sample(size: int) -> Observation:
+        flips = randomness.exponential(0.05, randomness.poisson(0.32 * size))
+        margins = {"sampling_margin_mean": flips.sum() / 32 / size, "sampling_margin_max": flips.max(initial=0.0)}
+        return make_observation(num_rollouts=size, num_tokens=32 * size, num_flips=len(flips), **margins)
+
+    samples = samples_of(iter([sample(1) for _ in range(2_000)] + [sample(64) for _ in range(400)]))
+    limits = choose_limits(samples, 10.0).thresholds
+    for observation in samples.observations:
+        limit = limits.sampling_margin_mean.at(observation.num_tokens)
+        assert limit.slash is not None
+        assert observation.sampling_margin_mean < limit.reject < limit.slash
+        assert observation.sampling_margin_max < limits.sampling_margin_max.reject
+    assert limits.sampling_margin_mean.at(2048).reject < 10 * 0.05 * 0.01
+    assert 0.05 * 17 < limits.sampling_margin_max.reject < 0.05 * 60
 
 
 def test_the_bound_of_a_rate() -> None:
