@@ -9,24 +9,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 
 import torch
 
+from protocol.checks.measurements import Measurements
 from testnet import base_model
 from verifier.calibration.generate import Generation
 from verifier.calibration.observe import judged
 from verifier.calibration.plan import Job, make_plan
 from verifier.calibration.run import Models, refusing
 from verifier.calibration.setups import Dtype, Judge
-from verifier.calibration.subject import load_subject
+from verifier.calibration.subject import Subject, load_subject
 from verifier.thresholds import thresholds_of
 
 BASE_MODEL = Path(base_model.__file__).parent
 SEED = 1
 """The committed files are of seed 0."""
+SUBMISSION = 64
+BATCH_SIZES = (1, 8, 64, 256)
 
 
 @dataclass
@@ -69,9 +72,9 @@ def judge_in_processes(dtype: Dtype, num_rollouts: int, num_processes: int) -> T
 
 
 def judge_share(dtype: Dtype, num_rollouts: int, index: int = 0, num_shares: int = 1) -> Tally:
-    """Every `num_shares`th submission, from number `index` on."""
+    """Every `num_shares`th task, from number `index` on."""
     torch.set_num_threads(1)
-    subject = load_subject(BASE_MODEL)
+    subject = _subject()
     limits = thresholds_of(f"testnet.{dtype}")
     generation, models, tally = Generation(subject, SEED), Models(subject.folder), Tally()
     for job, judge in _dealt(dtype, -(-num_rollouts // subject.num_rollouts), index, num_shares):
@@ -79,14 +82,24 @@ def judge_share(dtype: Dtype, num_rollouts: int, index: int = 0, num_shares: int
         found = judged(case, models.of(judge), judge)
         tally.rollouts[job.generator.name, judge.name] += len(case.rollouts)
         tally.num_tokens += found.num_tokens
-        tally.submissions_refused.update(refusing(case, found, limits))
-        for place in range(len(case.rollouts)):
-            tally.rollouts_refused.update(refusing(case, found.only(place), limits))
+        each = [found.only(place) for place in range(len(case.rollouts))]
+        for start in range(0, len(each), SUBMISSION):
+            whole = Measurements.joined(each[start : start + SUBMISSION])
+            tally.submissions_refused.update(refusing(case, whole, limits))
+        for one in each:
+            tally.rollouts_refused.update(refusing(case, one, limits))
     return tally
 
 
-def _dealt(dtype: Dtype, num_submissions: int, index: int, num_shares: int) -> Iterator[tuple[Job, Judge]]:
-    """Each submission with one judge: in turn the first, which verifiers run, and one of the others."""
-    for job in make_plan(dtype, num_submissions).jobs():
+def _subject() -> Subject:
+    """Four submissions a task: the more rollouts are decoded together, the less each costs."""
+    subject = load_subject(BASE_MODEL)
+    groups_per_task = BATCH_SIZES[-1] // subject.rules.group_size
+    return replace(subject, rules=subject.rules.model_copy(update={"groups_per_task": groups_per_task}))
+
+
+def _dealt(dtype: Dtype, num_tasks: int, index: int, num_shares: int) -> Iterator[tuple[Job, Judge]]:
+    """Each task with one judge: in turn the first, which verifiers run, and one of the others."""
+    for job in make_plan(dtype, num_tasks, BATCH_SIZES).jobs():
         if job.number % num_shares == index:
             yield job, job.judges[(job.number // num_shares) % len(job.judges)]

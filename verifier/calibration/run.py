@@ -84,8 +84,8 @@ class Calibration:
         """The whole of it. Raises UsageError where an unfinished run is in the way, or is another one."""
         journal = Journal.open(self.journal_path, self._header(), resume=resume)
         self._measure_honest(journal)
-        samples = Samples.of(journal.of_kind(HONEST))
-        chosen = choose_limits(samples, self.subject.rules.thresholds.sampling_margin_clip)
+        samples, rules = Samples.of(journal.of_kind(HONEST)), self.subject.rules
+        chosen = choose_limits(samples, rules.thresholds.sampling_margin_clip, rules.group_size)
         with tempfile.TemporaryDirectory(prefix="proofpool-calibrate-") as scratch:
             kinds = self._measure_deviations(journal, chosen.thresholds, Path(scratch))
         document = self._document(journal, samples, chosen, kinds)

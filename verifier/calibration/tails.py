@@ -100,9 +100,11 @@ def _exponential(samples: Floats, over: float) -> Tail:
 
 
 def _threshold(samples: Floats, share: float) -> float:
-    """The quantile; where samples are counts, half-way to the next one, as excesses over it would all be large."""
+    """The quantile; half-way to the next lower value, as excesses over one that many have would all be large."""
     quantile = float(np.quantile(samples, 1 - share, method="lower"))
-    above = samples[samples > quantile]
+    below, above = samples[samples < quantile], samples[samples > quantile]
+    if len(below):
+        return (quantile + float(below.max())) / 2
     return (quantile + float(above.min())) / 2 if len(above) else quantile
 
 

@@ -48,25 +48,25 @@ def noisy(make: Make, num_submissions: int) -> Iterator[Observation]:
 
 
 def test_a_mean_has_less_room_the_more_it_is_over(make_observation: Make) -> None:
-    limit = choose_limits(samples_of(noisy(make_observation, 200)), 10.0).thresholds.toploc_exp_mismatch_share
+    limit = choose_limits(samples_of(noisy(make_observation, 200)), 10.0, 4).thresholds.toploc_exp_mismatch_share
     assert limit.slash is not None
     assert SHARE < limit.reject < limit.slash < 3 * SHARE
     for size in SIZES:
         # 1e-6 of binomials of so many values is about 5 to 7 deviations out.
         deviation = (SHARE * (1 - SHARE) / NUM_VALUES / size) ** 0.5
         assert SHARE + 5 * deviation < limit.at(size).reject
-    assert limit.at(64).reject < 2.5 * SHARE
+    assert limit.at(64).reject < 3 * SHARE
 
 
 def test_limits_cover_all_that_they_were_made_of(make_observation: Make) -> None:
     samples = samples_of(noisy(make_observation, 100))
-    limit = choose_limits(samples, 10.0).thresholds.toploc_exp_mismatch_share
+    limit = choose_limits(samples, 10.0, 4).thresholds.toploc_exp_mismatch_share
     for observation in samples.observations:
         assert observation.toploc_exp_mismatch_share < limit.at(observation.num_chunks).reject
 
 
 def test_where_nothing_deviates_the_floors_hold(make_observation: Make) -> None:
-    chosen = choose_limits(samples_of(make_observation(num_rollouts=s) for s in (1, 1, 1, 1, 4)), 10.0)
+    chosen = choose_limits(samples_of(make_observation(num_rollouts=s) for s in (1, 1, 1, 1, 4)), 10.0, 4)
     for name in (*MEANS, *LARGEST, MARGIN):
         assert getattr(chosen.thresholds, name) == FLOORS[name]
     assert chosen.thresholds.sampling_flips.rate == FLIP_RATE_FLOOR
@@ -83,7 +83,7 @@ def test_the_worst_pairing_decides(make_observation: Make) -> None:
         Entry(HONEST, 0, name, "torch", tuple(make_observation(num_rollouts=s, logprob_error_mean=e) for s in (1, 4)))
         for name, e in (("good", 0.001), ("bad", 0.02))
     )
-    chosen = choose_limits(Samples.of([good, bad]), 10.0)
+    chosen = choose_limits(Samples.of([good, bad]), 10.0, 4)
     assert chosen.thresholds.logprob_error_mean.reject == pytest.approx(0.03)
     assert chosen.thresholds.logprob_error_mean.slash is None
     assert chosen.derivations["logprob_error_mean"]["worst_pairing"] == ["bad", "torch"]
@@ -92,7 +92,7 @@ def test_the_worst_pairing_decides(make_observation: Make) -> None:
 def test_flips_set_the_rate_and_bunches_raise_it(make_observation: Make) -> None:
     def rate(flips: list[int]) -> float:
         rows = [make_observation(num_flips=n) for n in flips] + [make_observation(num_rollouts=4)]
-        return choose_limits(samples_of(iter(rows)), 10.0).thresholds.sampling_flips.rate
+        return choose_limits(samples_of(iter(rows)), 10.0, 4).thresholds.sampling_flips.rate
 
     spread, bunched = rate([1, 0, 0, 0] * 50), rate(([8] + [0] * 31) * 6 + [2, 0, 0, 0, 0, 0, 0, 0])
     assert 1 / 128 < spread < 3 / 128
@@ -104,7 +104,7 @@ def test_near_ties_are_where_honest_flips_are(make_observation: Make) -> None:
     ties = tuple(10 if i >= index else 1 for i in range(len(TIE_NATS)))
     flips = tuple(3 if i >= index else 0 for i in range(len(TIE_NATS)))
     rows: list[Any] = [make_observation(num_flips=3, num_ties=ties, num_tie_flips=flips) for _ in range(100)]
-    thresholds = choose_limits(samples_of(iter([*rows, make_observation(num_rollouts=4)])), 10.0).thresholds
+    thresholds = choose_limits(samples_of(iter([*rows, make_observation(num_rollouts=4)])), 10.0, 4).thresholds
     assert thresholds.near_tie_nats == 0.01
     assert 0.3 < thresholds.near_tie_flip_rate < 0.6
 
@@ -125,7 +125,7 @@ def test_margins_are_bounded_as_sums_of_flips(make_observation: Make) -> None:
         return make_observation(num_rollouts=size, num_tokens=32 * size, num_flips=len(flips), **margins)
 
     samples = samples_of(iter([sample(1) for _ in range(2_000)] + [sample(64) for _ in range(400)]))
-    limits = choose_limits(samples, 10.0).thresholds
+    limits = choose_limits(samples, 10.0, 4).thresholds
     for observation in samples.observations:
         limit = limits.sampling_margin_mean.at(observation.num_tokens)
         assert limit.slash is not None
