@@ -7,9 +7,9 @@ each rollout alone, as an audit that drew only it would judge it. Prompts and no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -19,10 +19,10 @@ from protocol.checks.measurements import Measurements
 from testnet import base_model
 from verifier.calibration.generate import Generation
 from verifier.calibration.observe import judged
-from verifier.calibration.plan import Job, make_plan
+from verifier.calibration.plan import Job, Plan, make_plan
 from verifier.calibration.run import Models, refusing
 from verifier.calibration.setups import Dtype, Judge
-from verifier.calibration.subject import Subject, load_subject
+from verifier.calibration.subject import load_subject
 from verifier.thresholds import thresholds_of
 
 BASE_MODEL = Path(base_model.__file__).parent
@@ -71,14 +71,17 @@ def judge_in_processes(dtype: Dtype, num_rollouts: int, num_processes: int) -> T
         return Tally.joined(part.result() for part in parts)
 
 
-def judge_share(dtype: Dtype, num_rollouts: int, index: int = 0, num_shares: int = 1) -> Tally:
-    """Every `num_shares`th task, from number `index` on."""
+def judge_share(
+    dtype: Dtype, num_rollouts: int, index: int = 0, num_shares: int = 1, generators: Sequence[str] = ()
+) -> Tally:
+    """Every `num_shares`th task, from number `index` on; of the named generators only, if any are named."""
     torch.set_num_threads(1)
-    subject = _subject()
+    subject = load_subject(BASE_MODEL)
     limits = thresholds_of(f"testnet.{dtype}")
     generation, models, tally = Generation(subject, SEED), Models(subject.folder), Tally()
-    for job, judge in _dealt(dtype, -(-num_rollouts // subject.num_rollouts), index, num_shares):
-        case = generation.submission(job.number, job.generator)
+    plan = make_plan(dtype, -(-num_rollouts // SUBMISSION), SUBMISSION, BATCH_SIZES, generators)
+    for job, judge in _dealt(plan, index, num_shares):
+        case = generation.task(job.number, job.generator, job.num_submissions)
         found = judged(case, models.of(judge), judge)
         tally.rollouts[job.generator.name, judge.name] += len(case.rollouts)
         tally.num_tokens += found.num_tokens
@@ -91,15 +94,8 @@ def judge_share(dtype: Dtype, num_rollouts: int, index: int = 0, num_shares: int
     return tally
 
 
-def _subject() -> Subject:
-    """Four submissions a task: the more rollouts are decoded together, the less each costs."""
-    subject = load_subject(BASE_MODEL)
-    groups_per_task = BATCH_SIZES[-1] // subject.rules.group_size
-    return replace(subject, rules=subject.rules.model_copy(update={"groups_per_task": groups_per_task}))
-
-
-def _dealt(dtype: Dtype, num_tasks: int, index: int, num_shares: int) -> Iterator[tuple[Job, Judge]]:
+def _dealt(plan: Plan, index: int, num_shares: int) -> Iterator[tuple[Job, Judge]]:
     """Each task with one judge: in turn the first, which verifiers run, and one of the others."""
-    for job in make_plan(dtype, num_tasks, BATCH_SIZES).jobs():
+    for job in plan.jobs():
         if job.number % num_shares == index:
             yield job, job.judges[(job.number // num_shares) % len(job.judges)]

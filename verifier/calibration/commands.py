@@ -15,7 +15,7 @@ def calibrate(
     ] = None,
     dtype: Annotated[str, typer.Option(help="Precision that the pool asks for: float32 or bfloat16.")] = "float32",
     rollouts: Annotated[int, typer.Option(help="Honest rollouts in all.")] = 4096,
-    batch_sizes: Annotated[str, typer.Option(help="Of our engine, with commas between.")] = "1,8,64",
+    batch_sizes: Annotated[str, typer.Option(help="Of our engine, with commas between.")] = "1,8,64,256",
     generators: Annotated[str, typer.Option(help="Ways to generate, with commas between; default: all.")] = "",
     judges: Annotated[str, typer.Option(help="Ways to judge; the first judges everything; default: all.")] = "",
     previous: Annotated[Path | None, typer.Option(help="The policy version before, to measure its distance.")] = None,

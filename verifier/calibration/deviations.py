@@ -42,7 +42,7 @@ class Deviation:
     def submission(self, generation: Generation, number: int, model: Model, judge: Judge, max_batch: int) -> Case:
         """Submission `number`, made this way."""
         generator = Generator("torch", self.dtype, max_batch=max_batch)
-        case = generation.submission(number, generator, folder=self.folder, sampling=self.sampling)
+        case = generation.task(number, generator, folder=self.folder, sampling=self.sampling)
         return _with_right_logprobs(case, model, judge) if self.keeps_proofs else case
 
 

@@ -1,7 +1,7 @@
-"""One submission, made by one generator: prompts from a seed, rollouts with proofs, as a worker would hand them in.
+"""Submissions, made by one generator: prompts from a seed, rollouts with proofs, as a worker would hand them in.
 
-In: a subject, a generator, the number of the submission. Out: a `Case`, as a verifier opens it. Rewards aren't
-computed: no limit depends on them.
+In: a subject, a generator, the number of the task. Out: a `Case`, as a verifier opens it, of one submission or of
+several with one seed, so that they can fill a batch. Rewards aren't computed: no limit depends on them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,17 @@ class Generation:
     seed: int = 0
     _engines: dict[tuple[Generator, Path], Engine] = field(default_factory=dict)
 
-    def submission(
-        self, number: int, generator: Generator, *, folder: Path | None = None, sampling: SamplingRules | None = None
+    def task(
+        self,
+        number: int,
+        generator: Generator,
+        num_submissions: int = 1,
+        *,
+        folder: Path | None = None,
+        sampling: SamplingRules | None = None,
     ) -> Case:
         """Honest work, unless `folder` has other weights than the subject's, or `sampling` isn't its rules'."""
-        subject, seed = self.subject, self.task_seed(number)
+        subject, seed = self.subject.of_size(num_submissions), self.task_seed(number)
         prompts = task_prompts(subject.rules, subject.environment, seed)
         requests = [Request(i, prompts[i // subject.rules.group_size].tokens) for i in range(subject.num_rollouts)]
         with computing(generator):
@@ -46,7 +52,7 @@ class Generation:
         header = FileHeader(
             task_id=hex0x(seed), group_size=subject.rules.group_size, sampling=sampling or subject.rules.sampling
         )
-        return Case(subject.terms(seed), header, tuple(self._rollouts(prompts, finished)))
+        return Case(subject.terms(seed), header, tuple(_rollouts(subject, prompts, finished)))
 
     def task_seed(self, number: int) -> bytes:
         """32 bytes: what a pool would draw from node, counter and beacon."""
@@ -59,21 +65,22 @@ class Generation:
             self._engines[key].load(folder)
         return self._engines[key]
 
-    def _rollouts(self, prompts: Sequence[Prompt], finished: Sequence[Completion]) -> list[Rollout]:
-        completions, shape = sorted(finished, key=lambda c: c.sample), self.subject.rules.toploc
-        if [completion.sample for completion in completions] != list(range(self.subject.num_rollouts)):
-            raise ProofpoolError("an engine didn't finish every rollout once", f"{len(completions)} came")
-        proofs = build_rollouts(
-            [c.hidden_rows for c in completions], chunk_rows=shape.chunk_rows, topk=shape.topk, ties=shape.ties
-        )
-        size = self.subject.rules.group_size
-        return [_rollout(prompts[c.sample // size], c, p) for c, p in zip(completions, proofs, strict=True)]
-
 
 def _make_engine(generator: Generator) -> Engine:
     if generator.implementation == "transformers":
         return ReferenceEngine(generator.max_batch, generator.dtype, generator.kernel)
     return TorchEngine(generator.max_batch, DTYPES[generator.dtype])
+
+
+def _rollouts(subject: Subject, prompts: Sequence[Prompt], finished: Sequence[Completion]) -> list[Rollout]:
+    completions, shape = sorted(finished, key=lambda c: c.sample), subject.rules.toploc
+    if [completion.sample for completion in completions] != list(range(subject.num_rollouts)):
+        raise ProofpoolError("an engine didn't finish every rollout once", f"{len(completions)} came")
+    proofs = build_rollouts(
+        [c.hidden_rows for c in completions], chunk_rows=shape.chunk_rows, topk=shape.topk, ties=shape.ties
+    )
+    size = subject.rules.group_size
+    return [_rollout(prompts[c.sample // size], c, p) for c, p in zip(completions, proofs, strict=True)]
 
 
 def _rollout(prompt: Prompt, completion: Completion, proofs: bytes) -> Rollout:

@@ -65,10 +65,10 @@ def judged(case: Case, model: Model, judge: Judge) -> Measurements:
         return measure(case, cast(CausalLM, model), max_slice_tokens=judge.slice_tokens)
 
 
-def observations(case: Case, found: Measurements) -> Iterator[Observation]:
-    """Samples of 1, 2, 4, … rollouts, and the whole submission."""
+def observations(case: Case, found: Measurements, submission_rollouts: int) -> Iterator[Observation]:
+    """Samples of 1, 2, 4, … rollouts, and whole submissions."""
     each = [found.only(index) for index in range(len(found.rollouts))]
-    for size in sample_sizes(len(each)):
+    for size in sample_sizes(submission_rollouts):
         for start in range(0, len(each) - size + 1, size):
             yield observe(case, Measurements.joined(each[start : start + size]))
 

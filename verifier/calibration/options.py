@@ -52,6 +52,7 @@ class Options:
         return make_plan(
             dtype=dtype_of(self.dtype),
             num_submissions=-(-self.num_rollouts // submission_rollouts),
+            submission_rollouts=submission_rollouts,
             batch_sizes=_numbers(self.batch_sizes),
             generators=_names(self.generators),
             judges=_names(self.judges),

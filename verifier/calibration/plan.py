@@ -1,7 +1,7 @@
 """What a calibration computes: which generators make how many submissions, and which judges look at each.
 
 In: a precision, how many rollouts, batch sizes. Out: `Plan`, whose `jobs` are the same for the same settings: a job
-is one submission from one generator, looked at by one or two judges.
+is one submission from one generator, or as many as fill its batch, looked at by one or two judges.
 
 The first judge, our own engine as a verifier runs it, looks at everything; the others take turns. A generator's
 share of the submissions is in proportion to its batch size, so that each gets about the same time.
@@ -23,19 +23,22 @@ TWO_THREADS = 2
 
 @dataclass(frozen=True)
 class Job:
-    """Submission number `number` of the calibration: the noise, prompts and seed follow from it."""
+    """Task number `number` of the calibration: noise and prompts follow from it. It makes `num_submissions`."""
 
     number: int
     generator: Generator
     judges: tuple[Judge, ...]
+    num_submissions: int
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`num_submissions` over all generators; each is judged by the first judge, and by one other in turn."""
+    """At least `num_submissions` of `submission_rollouts` each, over all generators; judged by the first judge, and by
+    one other in turn."""
 
     dtype: Dtype
     num_submissions: int
+    submission_rollouts: int
     generators: tuple[Generator, ...]
     judges: tuple[Judge, ...]
 
@@ -43,15 +46,28 @@ class Plan:
         """In order of their numbers; generators alternate, so that an interrupted run has some of each."""
         first, *others = self.judges
         turns: Counter[Generator] = Counter()
-        for number, generator in enumerate(_dealt(self.generators, self.num_submissions)):
+        for number, (generator, num_submissions) in enumerate(self._dealt()):
             turn = (others[turns[generator] % len(others)],) if others else ()
             turns[generator] += 1
-            yield Job(number, generator, (first, *turn))
+            yield Job(number, generator, (first, *turn), num_submissions)
+
+    def _dealt(self) -> Iterator[tuple[Generator, int]]:
+        """Generators, in an order in which each has given about its share at any time; each comes up once at least."""
+        total = sum(generator.max_batch for generator in self.generators)
+        given = dict.fromkeys(self.generators, 0)
+        while sum(given.values()) < self.num_submissions or not all(given.values()):
+            due = sum(given.values()) + 1
+            unseen = [generator for generator, count in given.items() if not count]
+            generator = unseen[0] if unseen else max(given, key=lambda g: g.max_batch * due / total - given[g])
+            num_submissions = max(1, generator.max_batch // self.submission_rollouts)
+            given[generator] += num_submissions
+            yield generator, num_submissions
 
 
 def make_plan(
     dtype: Dtype,
     num_submissions: int,
+    submission_rollouts: int = 64,
     batch_sizes: Sequence[int] = (1, 8, 64),
     generators: Sequence[str] = (),
     judges: Sequence[str] = (),
@@ -67,6 +83,7 @@ def make_plan(
     return Plan(
         dtype=dtype,
         num_submissions=num_submissions,
+        submission_rollouts=submission_rollouts,
         generators=tuple(g for name in _chosen(generators, known_generators) for g in known_generators[name]),
         judges=tuple(known_judges[name] for name in _chosen(judges, known_judges)),
     )
@@ -100,17 +117,3 @@ def _chosen(names: Sequence[str], known: Mapping[str, object]) -> list[str]:
     if unknown:
         raise UsageError("this machine can't compute that way", unknown[0], f"there are: {', '.join(known)}")
     return list(names) or list(known)
-
-
-def _dealt(generators: Sequence[Generator], count: int) -> list[Generator]:
-    """`count` generators in an order in which each has come up in proportion to its batch size, at any time."""
-    total = sum(generator.max_batch for generator in generators)
-    given = [0] * len(generators)
-    dealt = []
-    for number in range(count):
-        owed = [g.max_batch * (number + 1) / total - n for g, n in zip(generators, given, strict=True)]
-        unseen = [index for index, n in enumerate(given) if n == 0]
-        index = unseen[0] if unseen else max(range(len(owed)), key=owed.__getitem__)
-        given[index] += 1
-        dealt.append(generators[index])
-    return dealt

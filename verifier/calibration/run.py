@@ -31,7 +31,7 @@ from verifier.calibration.document import ThresholdFile, deviation_report, hones
 from verifier.calibration.generate import Generation
 from verifier.calibration.journal import HONEST, Entry, Journal
 from verifier.calibration.limits import Chosen, choose_limits
-from verifier.calibration.observe import Model, judged, observations
+from verifier.calibration.observe import Model, Observation, judged, observations
 from verifier.calibration.plan import Job, Plan
 from verifier.calibration.progress import Progress
 from verifier.calibration.reference import ReferenceModel
@@ -99,7 +99,7 @@ class Calibration:
 
     def _measure_honest(self, journal: Journal) -> None:
         jobs = list(self.plan.jobs())
-        progress = Progress("honest submissions", len(jobs))
+        progress = Progress("honest tasks", len(jobs))
         for job in jobs:
             missing = [judge for judge in job.judges if not journal.has(HONEST, job.number, judge.name)]
             if not missing:
@@ -111,10 +111,10 @@ class Calibration:
         progress.close()
 
     def _honest_entries(self, job: Job, judges: list[Judge]) -> Iterator[Entry]:
-        case = self._generation.submission(job.number, job.generator)
+        case = self._generation.task(job.number, job.generator, job.num_submissions)
         for judge in judges:
             found = judged(case, self._models.of(judge), judge)
-            yield Entry(HONEST, job.number, job.generator.name, judge.name, tuple(observations(case, found)))
+            yield Entry(HONEST, job.number, job.generator.name, judge.name, self._samples(case, found))
 
     def _measure_deviations(self, journal: Journal, thresholds: Thresholds, scratch: Path) -> list[str]:
         """The names of what was measured, in order."""
@@ -135,11 +135,14 @@ class Calibration:
         model, largest = self._models.of(judge), max(g.max_batch for g in self.plan.generators)
         case = kind.submission(self._generation, number, model, judge, largest)
         found = judged(case, model, judge)
-        samples = tuple(observations(case, found))
-        return Entry(kind.name, number, kind.name, judge.name, samples, refusing(case, found, thresholds))
+        refused_by = refusing(case, found, thresholds)
+        return Entry(kind.name, number, kind.name, judge.name, self._samples(case, found), refused_by)
+
+    def _samples(self, case: Case, found: Measurements) -> tuple[Observation, ...]:
+        return tuple(observations(case, found, self.subject.num_rollouts))
 
     def _document(self, journal: Journal, samples: Samples, chosen: Chosen, kinds: list[str]) -> ThresholdFile:
-        num_rollouts = self.plan.num_submissions * self.subject.num_rollouts
+        num_rollouts = sum(job.num_submissions for job in self.plan.jobs()) * self.subject.num_rollouts
         return ThresholdFile(
             model={"name": self.subject.folder.resolve().name, **self.subject.hashes()},
             dtype=self.plan.dtype,

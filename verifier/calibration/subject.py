@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,11 @@ class Subject:
     def num_rollouts(self) -> int:
         """Rollouts of one submission."""
         return self.rules.group_size * self.rules.groups_per_task
+
+    def of_size(self, num_submissions: int) -> Subject:
+        """The same with tasks of so many submissions."""
+        groups_per_task = self.rules.groups_per_task * num_submissions
+        return replace(self, rules=self.rules.model_copy(update={"groups_per_task": groups_per_task}))
 
     def terms(self, seed: bytes) -> Terms:
         """What a submission of the task with this seed is judged by."""

@@ -125,7 +125,7 @@ def test_a_folder_without_a_model_and_rules_that_are_none(tmp_path: Path, capsys
 
 def test_observations_are_the_checks_own_numbers(subject: Subject) -> None:
     judge = Judge("torch", "bfloat16")
-    case = Generation(subject).submission(3, Generator("torch", "float32", max_batch=4))
+    case = Generation(subject).task(3, Generator("torch", "float32", max_batch=4))
     model = CausalLM.load(BASE_MODEL, DTYPES[judge.dtype]).eval()
     found = judged(case, model, judge)
     observation = observe(case, found)
@@ -142,7 +142,7 @@ def test_observations_are_the_checks_own_numbers(subject: Subject) -> None:
 
 def test_a_submission_follows_from_its_number_and_the_seed(subject: Subject) -> None:
     def tokens(number: int, seed: int = 0) -> list[list[int]]:
-        case = Generation(subject, seed).submission(number, Generator("torch", "float32", max_batch=4))
+        case = Generation(subject, seed).task(number, Generator("torch", "float32", max_batch=4))
         return [rollout.output_tokens.tolist() for rollout in case.rollouts]
 
     assert tokens(1) == tokens(1)

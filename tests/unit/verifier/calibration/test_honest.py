@@ -28,6 +28,6 @@ def test_what_isnt_honest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(honest, "thresholds_of", lambda name: thresholds_of("testnet.float32"))
     monkeypatch.setattr(honest, "BATCH_SIZES", (64,))
-    tally = judge_share("bfloat16", 64)
+    tally = judge_share("bfloat16", 64, generators=["torch"])
     assert tally.submissions_refused["toploc_mantissas"] == 1
     assert tally.rollouts_refused["toploc_mantissas"] > 32

@@ -12,10 +12,19 @@ from verifier.calibration.setups import computing, dtype_of, has_kernel
 
 
 def test_shares_follow_batch_sizes_and_everybody_has_some() -> None:
-    plan = make_plan("float32", 74, batch_sizes=(1, 8, 64), generators=["torch"], judges=["torch"])
-    shares = Counter(job.generator.max_batch for job in plan.jobs())
-    assert shares[64] > shares[8] > shares[1] >= 1
-    assert sum(shares.values()) == 74
+    plan = make_plan("float32", 400, batch_sizes=(1, 8, 64, 256), generators=["torch"], judges=["torch"])
+    shares: Counter[int] = Counter()
+    for job in plan.jobs():
+        shares[job.generator.max_batch] += job.num_submissions
+        assert job.num_submissions == max(1, job.generator.max_batch // 64)
+    assert shares[256] > shares[64] > shares[8] > shares[1] >= 1
+    assert 400 <= sum(shares.values()) < 404
+    assert [job.number for job in plan.jobs()] == list(range(len(list(plan.jobs()))))
+
+
+def test_every_generator_comes_up_even_in_a_short_run() -> None:
+    plan = make_plan("float32", 1, batch_sizes=(1, 8, 256), generators=["torch", "torch-math"], judges=["torch"])
+    assert {job.generator for job in plan.jobs()} == set(plan.generators)
 
 
 def test_the_first_judge_sees_everything_and_the_others_take_turns() -> None:
