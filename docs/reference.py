@@ -10,7 +10,10 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+import limits  # beside this file
 
 from protocol import wire
 from protocol.errors import ProofpoolError
@@ -225,4 +228,5 @@ PARTS: dict[str, Callable[[], str]] = {
     "messages": messages,
     "exit codes": exit_codes,
     "summary of the testnet": summary_table,
+    **{f"thresholds of {name}": partial(limits.limits_table, name) for name in limits.file_names()},
 }

@@ -49,7 +49,7 @@ def judged_by_transformers(arena: Arena, dtype: Dtype) -> Iterator[list[Observat
     for counter in range(NUM_TASKS[dtype]):
         case = world.case(world.rollouts(arena.draw(counter), counter), counter)
         judge = Judge("transformers", dtype, slice_tokens=2048)
-        yield list(observations(case, judged(case, model, judge)))
+        yield list(observations(case, judged(case, model, judge), len(case.rollouts)))
 
 
 def show(dtype: Dtype, samples: Sequence[Observation]) -> None:
