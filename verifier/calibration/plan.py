@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from protocol.errors import UsageError
 from verifier.calibration.setups import Dtype, Generator, Judge, has_kernel, has_transformers
 
-REFERENCE_BATCH = 8
+OTHER_BATCH = 32
+"""Of generators that are there for their difference; they are slower than ours."""
 SMALL_SLICES = 256
 TWO_THREADS = 2
 
@@ -92,9 +93,9 @@ def make_plan(
 def _generators(dtype: Dtype, batch_sizes: Sequence[int]) -> Iterator[tuple[str, tuple[Generator, ...]]]:
     largest = max(batch_sizes)
     yield "torch", tuple(Generator("torch", dtype, max_batch=size) for size in sorted(set(batch_sizes)))
-    yield "torch-math", (Generator("torch", dtype, "math", TWO_THREADS, max_batch=min(largest, REFERENCE_BATCH)),)
+    yield "torch-math", (Generator("torch", dtype, "math", TWO_THREADS, max_batch=min(largest, OTHER_BATCH)),)
     if has_transformers():
-        yield "transformers", (Generator("transformers", dtype, max_batch=REFERENCE_BATCH),)
+        yield "transformers", (Generator("transformers", dtype, max_batch=min(largest, OTHER_BATCH)),)
     if dtype == "bfloat16":  # who computes more precisely than the pool asks is honest too
         yield "torch-float32", (Generator("torch", "float32", max_batch=largest),)
 
