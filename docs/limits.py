@@ -27,9 +27,10 @@ def _honest(document: dict[str, Any]) -> str:
     honest, limits = document["honest"], document["limits"]
     flips, nats = limits["sampling_flips"], limits["near_tie_nats"]
     num_flips = sum(pairing["num_flips"] for pairing in honest["pairings"])
+    num_judges = len({pairing["judge"] for pairing in honest["pairings"]})
     return (
         f"{honest['num_rollouts']:,} honest rollouts, judged {honest['num_judged']:,} times by "
-        f"{len({p['judge'] for p in honest['pairings']})} judges, {honest['num_tokens']:,} tokens; {num_flips} flips, so "
+        f"{num_judges} judges, {honest['num_tokens']:,} tokens; {num_flips} flips, so "
         f"`sampling_flips.rate` {_number(flips['rate'])}; near-ties within {_number(nats)} nats, of which "
         f"{_number(limits['near_tie_flip_rate'])} may flip."
     )

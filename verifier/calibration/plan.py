@@ -93,7 +93,8 @@ def make_plan(
 def _generators(dtype: Dtype, batch_sizes: Sequence[int]) -> Iterator[tuple[str, tuple[Generator, ...]]]:
     largest = max(batch_sizes)
     yield "torch", tuple(Generator("torch", dtype, max_batch=size) for size in sorted(set(batch_sizes)))
-    yield "torch-math", (Generator("torch", dtype, "math", TWO_THREADS, max_batch=min(largest, OTHER_BATCH)),)
+    yield "torch-math", (Generator("torch", dtype, "math", max_batch=min(largest, OTHER_BATCH)),)
+    yield "torch-threads", (Generator("torch", dtype, num_threads=TWO_THREADS, max_batch=min(largest, OTHER_BATCH)),)
     if has_transformers():
         yield "transformers", (Generator("transformers", dtype, max_batch=min(largest, OTHER_BATCH)),)
     if dtype == "bfloat16":  # who computes more precisely than the pool asks is honest too
@@ -102,7 +103,8 @@ def _generators(dtype: Dtype, batch_sizes: Sequence[int]) -> Iterator[tuple[str,
 
 def _judges(dtype: Dtype) -> Iterator[tuple[str, Judge]]:
     yield "torch", Judge("torch", dtype)
-    yield "torch-math", Judge("torch", dtype, "math", TWO_THREADS)
+    yield "torch-math", Judge("torch", dtype, "math")
+    yield "torch-threads", Judge("torch", dtype, num_threads=TWO_THREADS)
     for kernel in ("flash", "efficient"):
         if has_kernel(kernel, dtype):
             yield f"torch-{kernel}", Judge("torch", dtype, kernel, slice_tokens=SMALL_SLICES)
