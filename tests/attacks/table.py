@@ -51,7 +51,7 @@ OTHER_DRAWS: tuple[Attack, ...] = (
     WrongSeed("wrong-seed", "noise of another seed"),
     BestOf("best-of-4", "the best of 4 tries for each rollout"),
     Drafted("drafted", "a draft's tokens accepted unseen, 3 of 4", draft="smaller"),
-    BranchGrinding("branches-0.1", "the best of 4 ways through ties within 0.1 nats", num_ties=2, within=0.1),
+    BranchGrinding("branches-0.1", "the best of 4 ways through ties within 0.1 nats", TIES, num_ties=2, within=0.1),
     BranchGrinding("branches-1e-3", "the better of 2 ways at a tie within 0.001 nats", TIES, num_ties=1, within=1e-3),
 )
 
