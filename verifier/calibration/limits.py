@@ -77,7 +77,7 @@ def choose_limits(samples: Samples, clip: float, group_size: int) -> Chosen:
 def largest_limit(samples: Samples, name: str) -> tuple[Limit, dict[str, Any]]:
     """For the largest of a submission's tokens: over R rollouts the chance is R times that of one."""
     alone, num_rollouts = samples.of_size(1), samples.sizes[-1]
-    tail = fit_tail(alone.column(name), least=0.0)
+    tail = fit_tail(alone.column(name), least=0.0, are_largest=True)
     reject, slash = (LARGEST_FACTOR * tail.beyond(rate / num_rollouts) for rate in (REJECT_RATE, SLASH_RATE))
     limit = at_least(FLOORS[name], reject=reject, slash=None if name in NEVER_SLASHED else slash)
     return limit, {"rule": "largest", "rollouts_a_submission": num_rollouts, "tail": tail.as_document()}
@@ -92,7 +92,8 @@ def margin_limit(samples: Samples, rate: float) -> tuple[Limit, dict[str, Any]]:
     total = float((alone.column(MARGIN) * alone.column("num_tokens")).sum())
     # A tail that is flatter than all flips together decides.
     mean = LARGEST_FACTOR * max(
-        total / num_flips * (1 + 2 / math.sqrt(num_flips)), fit_tail(alone.column("sampling_margin_max"), 0.0).scale
+        total / num_flips * (1 + 2 / math.sqrt(num_flips)),
+        fit_tail(alone.column("sampling_margin_max"), 0.0, are_largest=True).scale,
     )
     nats = math.log(num_rollouts / REJECT_RATE)
     limit = at_least(

@@ -65,10 +65,13 @@ class Tail:
         return {key: _short(value) for key, value in asdict(self).items()}
 
 
-def fit_tail(samples: Floats, least: float = -math.inf) -> Tail:
-    """The tail of the samples above `least`, and above the 90 % quantile or a higher one."""
+def fit_tail(samples: Floats, least: float = -math.inf, *, are_largest: bool = False) -> Tail:
+    """The tail of the samples above `least`, and above the 90 % quantile or a higher one.
+
+    `are_largest`: of many terms each, so that no normal bound holds for few of them.
+    """
     if len(samples) < MIN_SAMPLES:
-        return _normal(samples)
+        return _upper_half(samples) if are_largest else _normal(samples)
     found = [_exponential(samples, max(least, _threshold(samples, share))) for share in TAIL_SHARES]
     fitted = [tail for tail in found if tail.method == "exponential"]
     if not fitted:
@@ -106,6 +109,12 @@ def _threshold(samples: Floats, share: float) -> float:
     if len(below):
         return (quantile + float(below.max())) / 2
     return (quantile + float(above.min())) / 2 if len(above) else quantile
+
+
+def _upper_half(samples: Floats) -> Tail:
+    """Few samples with an exponential tail: that of the upper half, its scale two standard errors wider."""
+    tail = _exponential(samples, _threshold(samples, 0.5))
+    return replace(tail, scale=tail.scale * (1 + 2 / math.sqrt(len(samples) / 2)))
 
 
 def _normal(samples: Floats) -> Tail:
