@@ -115,6 +115,12 @@ class Thresholds(_Frozen):
     surprisal_z: Limit = Limit(reject=6.0, spread=12.0)
     """|z| of mean surprisal against mean entropy; judged in pools whose sampling isn't bound to the seed."""
 
+    def at(self, num_chunks: int, num_tokens: int) -> Thresholds:
+        """The limits of a file with so many proof chunks and tokens, for any part of it: few get no more room."""
+        limits = {name: value for name, value in self if isinstance(value, Limit)}
+        count = {name: num_chunks if name.startswith("toploc_") else num_tokens for name in limits}
+        return self.model_copy(update={name: limit.at(count[name]) for name, limit in limits.items()})
+
 
 class AuditRules(_Frozen):
     """How much of a submission the model looks at; the cheap checks look at everything.

@@ -53,9 +53,13 @@ class Revealed:
 
 
 def audit_for(seats: Sequence[StampSeat], case: Case) -> Audit:
-    """The audit of the first of `seats`, with every seat's challenge: rollouts that others were asked of come along."""
+    """The audit of the first of `seats`, with every seat's challenge, and with all that their rounds look at.
+
+    So a re-audit is about what round 0 has judged as well, whoever of it was asked for which rows: seats of one round
+    look at the same.
+    """
     asked = tuple(pair for seat in seats for pair in seat.challenge(case))
-    return Audit(tuple(sorted({*seats[0].rollouts(case), *(pair.rollout for pair in asked)})), asked)
+    return Audit(tuple(sorted({number for seat in seats for number in seat.rollouts(case)})), asked)
 
 
 def stamps_of(case: Case | None, seats: Sequence[StampSeat]) -> list[Stamp]:

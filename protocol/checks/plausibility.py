@@ -4,8 +4,8 @@ A small model that generates, and the right one that prefills once for the proof
 likely tokens, and too many that the right model holds for all but impossible. In: measurements. Out: the share of
 chosen tokens with tiny probability against the share that the model itself expects, and mean surprisal against mean
 entropy as a z value. Both are reported where sampling is bound to the seed (`checks/sampling.py` is stricter by far),
-and drop a submission where it isn't. With top_k or top_p, what a worker may choose is only a part of what the model
-expects, and both are reported only.
+and drop a submission where it isn't. top_k and top_p take away the least likely tokens, so that honest ones only look
+surer than the model expects: the tail's limit holds all the same, and the surprisal's on its upper side.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def check_tail(case: Case) -> CheckResult:
     num_tiny = int((found.logprobs < math.log(TINY)).sum())
     num_expected = float(found.rows.tiny_probabilities.sum())
     detail = f"{num_tiny} of {num_tokens} tokens, {num_expected:.4g} expected"
-    if not is_judged(case):
+    if case.rules.sampling.bound_to_seed:
         return passed(TAIL_NAME, value=num_tiny / num_tokens, num_audited=num_tokens, detail=detail)
     rate = case.rules.thresholds.sampling_flips.reject
     most = least_count(num_tokens, num_expected / num_tokens, rate) - 1
@@ -58,15 +58,11 @@ def check_surprisal(case: Case) -> CheckResult:
     variance = (found.num_tokens * float(differences.var()) + PRIOR_TOKENS) / (found.num_tokens + PRIOR_TOKENS)
     z = float(differences.mean()) * math.sqrt(found.num_tokens / variance)
     detail = f"{-found.logprobs.mean():.4g} nats chosen, {np.mean(found.rows.entropies):.4g} expected"
-    if not is_judged(case):
+    if case.rules.sampling.bound_to_seed:
         return passed(SURPRISAL_NAME, value=z, num_audited=found.num_tokens, detail=detail)
     reject = case.rules.thresholds.surprisal_z.at(found.num_tokens).reject
-    return _dropped_at_most(SURPRISAL_NAME, abs(z), reject, found.num_tokens, detail)
-
-
-def is_judged(case: Case) -> bool:
-    """Whether these statistics can refuse: sampling is free, and from the whole vocabulary."""
-    return not case.rules.sampling.bound_to_seed and keeps_all(case.rules.sampling)
+    deviation = abs(z) if keeps_all(case.rules.sampling) else max(z, 0.0)
+    return _dropped_at_most(SURPRISAL_NAME, deviation, reject, found.num_tokens, detail)
 
 
 def _dropped_at_most(name: str, value: float, most: float, num_tokens: int, detail: str) -> CheckResult:

@@ -21,7 +21,8 @@ from protocol.checks.slices import Slice, slices
 from protocol.checks.stopwatch import Stopwatch
 from protocol.forward import CausalLM
 from protocol.rules import ToplocRules
-from protocol.sampling import Keys, Logits, Tokens
+from protocol.sampling import Keys, Logits, Tokens, keeps_all
+from protocol.sampling_edges import edge_margins
 from protocol.sampling_rows import RowStatistics, measure_rows
 from protocol.stamp import StampPair
 from protocol.states import sampled_states
@@ -32,6 +33,8 @@ MAX_BLOCK_VALUES = 1 << 24
 """Logits held at a time: 64 MiB in float32. Each block reads the vocabulary's matrix once, so small ones cost more."""
 
 MIN_ROWS_PER_THREAD = 8
+MAX_EDGE_ROWS = 32
+"""Of a block. Each row takes a sort, and an honest bfloat16 one is at an edge once in 2,000."""
 
 Answers = dict[StampPair, float]
 
@@ -78,9 +81,11 @@ def _over_logits(
     for start in range(0, len(hidden), block_size):
         rows = slice(start, min(start + block_size, len(hidden)))
         logits = model.logits(hidden[rows]).float().numpy()
-        found = _measured(case, logits, claimed[rows], keys[rows])
+        found = _edges_settled(
+            case, logits, claimed[rows], keys[rows], _measured(case, logits, claimed[rows], keys[rows])
+        )
         here = {pair: row - start for pair, row in places.items() if rows.start <= row < rows.stop}
-        answers.update(_answered(case, logits, claimed[rows], found, here))
+        answers.update(_answered(logits, here))
         yield rows, found
 
 
@@ -100,15 +105,34 @@ def _measured(case: Case, logits: Logits, claimed: Tokens, keys: Keys) -> RowSta
         return RowStatistics.joined(list(parts))
 
 
-def _answered(case: Case, logits: Logits, claimed: Tokens, found: RowStatistics, here: dict[StampPair, int]) -> Answers:
-    """Log-probs of other tokens: that of the claimed one plus the difference of the two logits."""
-    temperature = case.rules.sampling.temperature
-    return {
-        pair: float(
-            found.logprobs[row] + (float(logits[row, pair.token]) - float(logits[row, claimed[row]])) / temperature
-        )
-        for pair, row in here.items()
-    }
+def _edges_settled(case: Case, logits: Logits, claimed: Tokens, keys: Keys, found: RowStatistics) -> RowStatistics:
+    """The same, where a margin that would be refused is no larger than the place of top_k's or top_p's cut allows.
+
+    Such a token still counts as a flip. A block that has too many of them isn't looked into: no rounding does that.
+    """
+    sampling, limits = case.rules.sampling, case.rules.thresholds
+    nats = limits.sampling_margin_max.reject
+    far = np.flatnonzero(found.margins > nats)
+    if keeps_all(sampling) or not 0 < len(far) <= MAX_EDGE_ROWS:
+        return found
+    clip = limits.sampling_margin_clip
+    at_edges = edge_margins(logits[far], claimed[far], keys[far], sampling, nats=nats, clip=clip)
+    margins = found.margins.copy()
+    margins[far] = np.minimum(margins[far], np.maximum(at_edges, min(nats, limits.near_tie_nats)))
+    return replace(found, margins=margins)
+
+
+def _answered(logits: Logits, here: dict[StampPair, int]) -> Answers:
+    """Log-probs of the asked tokens, at temperature 1 whatever the rules say.
+
+    At a low temperature nearly all tokens would lie beyond any bound, at a high one all would be about as likely: a
+    stamp could be guessed.
+    """
+    rows = sorted(set(here.values()))
+    scaled = logits[rows].astype(np.float64)
+    top = scaled.max(axis=1)
+    totals = top + np.log(np.exp(scaled - top[:, None]).sum(axis=1))
+    return {pair: float(scaled[place := rows.index(row), pair.token] - totals[place]) for pair, row in here.items()}
 
 
 def _chunks(hidden: Sequence[Tensor], part: Slice, shape: ToplocRules) -> Iterator[ChunkResult]:

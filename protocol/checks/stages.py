@@ -139,12 +139,26 @@ def run_costly(case: Case, model: CausalLM, audit: Audit | None = None, watch: S
 
 
 def is_suspicious(case: Case) -> bool:
-    """Whether the audited rollouts together, or any of them by itself, would be refused."""
+    """Whether the audited rollouts together are beyond the limits of the whole file, or any of them beyond its own.
+
+    A few rollouts have much room before they are refused, which isn't to hide what all of them would be refused for.
+    """
     from protocol.checks.measurements import measurements_of
 
     found = measurements_of(case)
-    each = [found, *(found.only(index) for index in range(len(found.rollouts)))]
-    return any(check(replace(case, measurements=one)).outcome != Outcome.ACCEPT for one in each for check in COSTLY)
+    each = [replace(case, measurements=found.only(index)) for index in range(len(found.rollouts))]
+    return any(check(one).outcome != Outcome.ACCEPT for one in (_held_to_whole(case), *each) for check in COSTLY)
+
+
+def _held_to_whole(case: Case) -> Case:
+    """The case with its whole file's limits for whatever part of it was measured."""
+    from protocol.toploc.encoding import num_chunks
+
+    rules = case.rules
+    in_all = sum(num_chunks(rollout.num_units, rules.toploc.chunk_rows) for rollout in case.rollouts)
+    thresholds = rules.thresholds.at(in_all, case.num_units)
+    terms = replace(case.terms, rules=rules.model_copy(update={"thresholds": thresholds}))
+    return replace(case, terms=terms)
 
 
 def worst(results: Sequence[CheckResult]) -> CheckResult:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from protocol.checks.prefill import measure
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.rules import AuditRules
@@ -111,3 +112,21 @@ def test_sampled_audits_ask_rows_of_their_own_round_and_answer_the_others_too(
     assert len(EARLIER.rollouts(case)) == 4 and EARLIER.rollouts(case) != OWN.rollouts(case)
     (review,) = reviews(sampled, honest, earlier)
     assert review.agrees
+
+
+def test_a_re_audit_is_about_the_same_whoever_has_revealed(world: World, honest: list[Rollout]) -> None:
+    rules = world.rules.model_copy(update={"audit": AuditRules(policy="sampled", share=0.3)})
+    case, colleague = world.case(honest, rules=rules), replace(EARLIER, seat=9)
+    of_one, of_both = (audit_for(seats, case) for seats in ([OWN, EARLIER], [OWN, EARLIER, colleague]))
+    assert of_one.rollouts == of_both.rollouts == tuple(sorted({*OWN.rollouts(case), *EARLIER.rollouts(case)}))
+
+
+def test_no_temperature_makes_a_stamp_that_can_be_guessed(world: World, honest: list[Rollout]) -> None:
+    """The file is an honest one at temperature 1; only what the seat answers is looked at."""
+    answers = []
+    for temperature in (0.01, 1.0, 100.0):
+        sampling = world.rules.sampling.model_copy(update={"temperature": temperature})
+        case = world.case(honest, rules=world.rules.model_copy(update={"sampling": sampling}))
+        answers.append(measure(case, world.model, asked=OWN.challenge(case)).asked)
+    assert len(set(answers[0].round(1))) > 8 and answers[0].min() > MIN_LOGPROB
+    assert (answers[0] == answers[1]).all() and (answers[1] == answers[2]).all()

@@ -11,7 +11,7 @@ from protocol.checks.prefill import measure
 from protocol.checks.stages import Examination, run_checks
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
-from protocol.rules import AuditRules
+from protocol.rules import AuditRules, Limit, Thresholds
 from protocol.stamp import StampPair
 from tests.unit.verifier.verifier_world import World
 
@@ -22,8 +22,12 @@ DRAWN = (3, 8, 20)
 def examine(world: World) -> Callable[..., Examination]:
     """The examination of rows of which three rollouts are drawn."""
 
-    def run(rollouts: list[Rollout], **audit: object) -> Examination:
-        rules = world.rules.model_copy(update={"audit": AuditRules.model_validate({"policy": "sampled", **audit})})
+    def run(rollouts: list[Rollout], thresholds: Thresholds | None = None, **audit: object) -> Examination:
+        changes = {
+            "audit": AuditRules.model_validate({"policy": "sampled", **audit}),
+            "thresholds": thresholds or world.rules.thresholds,
+        }
+        rules = world.rules.model_copy(update=changes)
         return run_checks(world.case(rollouts, rules=rules), lambda: world.model, plan=lambda case: Audit(DRAWN))
 
     return run
@@ -63,6 +67,19 @@ def test_without_escalation_the_verdict_is_about_the_drawn_ones(
 ) -> None:
     found = examine(with_false_logprobs(honest, 8), escalating=False)
     assert found.num_audited == 3 and max(result.outcome for result in found.results) == Outcome.DROP
+
+
+@pytest.mark.parametrize(("nats", "num_audited"), [(0.005, 3), (0.05, 32)])
+def test_a_little_wrong_everywhere_isnt_hidden_by_the_room_of_a_few(
+    world: World, honest: list[Rollout], examine: Callable[..., Examination], nats: float, num_audited: int
+) -> None:
+    """0.05 nats are within the limit for three rollouts, 0.1 or more, and beyond that for all of them, 0.03."""
+    limits = world.rules.thresholds.model_copy(update={"logprob_error_mean": Limit(reject=0, spread=1)})
+    shifted = [replace(r, output_logprobs=r.output_logprobs - np.float32(nats)) for r in honest]
+    found = examine(shifted, thresholds=limits)
+    assert found.num_audited == num_audited
+    expected = Outcome.ACCEPT if num_audited == 3 else Outcome.DROP
+    assert max(result.outcome for result in found.results) == expected
 
 
 def test_cheap_checks_look_at_what_isnt_drawn(honest: list[Rollout], examine: Callable[..., Examination]) -> None:

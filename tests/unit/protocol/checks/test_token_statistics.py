@@ -156,11 +156,19 @@ def test_tokens_that_are_too_likely_are_dropped_as_well(make_case: MakeCase) -> 
     assert plausibility.check_surprisal(case).outcome == Outcome.DROP
 
 
-@pytest.mark.parametrize("rules", [SamplingRules(), SamplingRules(bound_to_seed=False, top_p=0.9)])
-def test_where_the_noise_says_more_or_a_part_is_drawn_from_it_is_reported_only(
-    make_case: MakeCase, rules: SamplingRules
+@pytest.mark.parametrize("rules", [{"top_p": 0.9}, {"top_k": 50}])
+def test_of_a_part_of_the_vocabulary_only_what_is_too_unlikely_is_dropped(
+    make_case: MakeCase, rules: dict[str, float]
 ) -> None:
-    case = make_case(rules, **sampled_by_the_model(NUM_TOKENS // 2))
+    """What top_p and top_k take away is unlikely: honest tokens look surer, and never less sure."""
+    free = SamplingRules.model_validate({"bound_to_seed": False, **rules})
+    for num_likely, outcome in ((NUM_TOKENS, Outcome.ACCEPT), (NUM_TOKENS * 8 // 10, Outcome.DROP)):
+        case = make_case(free, **sampled_by_the_model(num_likely))
+        assert (plausibility.check_tail(case).outcome, plausibility.check_surprisal(case).outcome) == (outcome, outcome)
+
+
+def test_where_the_noise_says_more_it_is_reported_only(make_case: MakeCase) -> None:
+    case = make_case(SamplingRules(), **sampled_by_the_model(NUM_TOKENS // 2))
     for check in (plausibility.check_tail, plausibility.check_surprisal):
         result = check(case)
         assert (result.outcome, result.reject_threshold) == (Outcome.ACCEPT, None) and result.value != 0
