@@ -56,14 +56,13 @@ def kernel(signature: str) -> Callable[[F], F]:
     """
 
     def compiled(function: F) -> F:
-        dispatcher = _njit(function)
         folder = _cache_folder(Path(function.__code__.co_filename))
         if folder is None:
+            dispatcher = _njit(function)
             dispatcher.compile(signature)
         else:
             with _one_process(folder):
-                _enable_caching(dispatcher, folder)
-                dispatcher.compile(signature)
+                dispatcher = _load_or_compile(function, signature, folder)
         # A call with other types then is an error, and no silent compilation.
         dispatcher.disable_compile()
         fast: F = dispatcher
@@ -82,6 +81,27 @@ def _njit(function: Callable[..., Any]) -> Any:
     import numba
 
     return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+def _load_or_compile(function: Callable[..., Any], signature: str, folder: Path) -> Any:
+    """From the folder, or compiled and kept there; what is damaged there is compiled anew."""
+    try:
+        return _cached(function, signature, folder)
+    except Exception as error:  # a damaged pickle raises anything; what is wrong with the kernel itself comes again
+        damaged = list(folder.glob(f"*/*.{function.__qualname__}-*.nb[ci]"))
+        if not damaged:
+            raise
+        _say("kernels.damaged", kept_in=str(folder), kernel=function.__qualname__, error=repr(error))
+    for path in damaged:
+        path.unlink()
+    return _cached(function, signature, folder)
+
+
+def _cached(function: Callable[..., Any], signature: str, folder: Path) -> Any:
+    dispatcher = _njit(function)
+    _enable_caching(dispatcher, folder)
+    dispatcher.compile(signature)
+    return dispatcher
 
 
 def _enable_caching(dispatcher: Any, folder: Path) -> None:

@@ -81,6 +81,16 @@ def test_a_changed_file_is_compiled_anew(kernel_file: Path, tmp_path: Path) -> N
     assert "kernels.compiling" in run(kernel_file, tmp_path / "cache")
 
 
+@pytest.mark.parametrize("size", [0, 40])
+def test_damaged_machine_code_is_compiled_anew(kernel_file: Path, tmp_path: Path, size: int) -> None:
+    """A full disk or a lost power cut the file short."""
+    run(kernel_file, tmp_path / "cache")
+    (index,) = (tmp_path / "cache").rglob("*.nbi")
+    index.write_bytes(index.read_bytes()[:size])
+    assert "kernels.damaged" in run(kernel_file, tmp_path / "cache")
+    assert run(kernel_file, tmp_path / "cache") == ""
+
+
 def test_where_nothing_can_be_written_a_process_compiles_for_itself(kernel_file: Path, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
