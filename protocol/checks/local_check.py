@@ -26,13 +26,17 @@ if TYPE_CHECKING:
 
 Document = TypeVar("Document", bound=BaseModel)
 
+MAX_FILE_BYTES = 1 << 30
+"""Of a file whose rules aren't known yet, and so neither its own bound."""
+
 
 def check_file(
     file: Path, task_file: Path, rules_file: Path, model_folder: Path, plan: Plan = everything
 ) -> Examination:
     """Raises UsageError for files that can't be read, ConfigError where environment or model aren't the rules'."""
-    terms = terms_of(read_task(task_file).message, read_rules(rules_file), model_folder)
-    return examine_file(read_bytes(file), terms, lambda: load_model(model_folder), plan=plan)
+    rules = read_rules(rules_file)
+    terms = terms_of(read_task(task_file).message, rules, model_folder)
+    return examine_file(read_bytes(file, rules.max_file_bytes), terms, lambda: load_model(model_folder), plan=plan)
 
 
 def terms_of(task: Task, rules: Rules, model_folder: Path) -> Terms:
@@ -66,15 +70,17 @@ def read_rules(path: Path) -> Rules:
     return _read(path, Rules)
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """What a file holds; of one that is larger, `max_bytes` + 1 bytes. Raises UsageError."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(max_bytes + 1)
     except OSError as error:
         raise UsageError(f"{path} can't be read", str(error)) from error
 
 
 def _read(path: Path, shape: type[Document]) -> Document:
     try:
-        return shape.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValidationError, UnicodeDecodeError) as error:
+        return shape.model_validate_json(read_bytes(path))
+    except ValidationError as error:
         raise UsageError(f"{path} can't be used as {shape.__name__}", str(error).splitlines()[0]) from error
