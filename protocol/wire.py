@@ -23,6 +23,8 @@ from protocol.reasons import Outcome, RejectReason
 from protocol.signing import Signer, SigningDomain, TypedMessage, check_signature
 
 PROTOCOL_VERSION = 1
+MAX_STAMP_REVIEWS = 64
+"""In one verdict's evidence."""
 
 Hash32 = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{64}$")]
 Address = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{40}$")]
@@ -257,7 +259,7 @@ class Evidence(BaseModel):
     num_audited: UInt64 = 0
     checks: tuple[CheckResult, ...]
     work_stamp: Annotated[tuple[float, ...], Field(max_length=64)] = ()
-    stamp_reviews: Annotated[tuple[StampReview, ...], Field(max_length=64)] = ()
+    stamp_reviews: Annotated[tuple[StampReview, ...], Field(max_length=MAX_STAMP_REVIEWS)] = ()
 
     def as_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json")

@@ -9,21 +9,26 @@ from __future__ import annotations
 from protocol.api import VerdictView
 from protocol.canonical import canonical_hash
 from protocol.errors import ProofpoolError
+from protocol.wire import Submission
 from verifier.chain import PoolChain
-from verifier.draws import drawing_epoch
+from verifier.draws import draw_order, drawing_epoch
 from verifier.history import History, Received
 from verifier.stamps import Revealed, StampSeat
 
 
-def drawn_verdict(view: VerdictView, received: Received, chain: PoolChain, history: History) -> Revealed | None:
-    """The verdict, if its seat is the validator's, and its round was drawn by the beacon that it names."""
+def drawn_verdict(
+    view: VerdictView, submission: Submission, received: Received, chain: PoolChain, history: History
+) -> Revealed | None:
+    """The verdict, if its round's beacon draws its seat, and the seat is the validator's."""
     message = view.verdict.message
     epoch = drawing_epoch(received, message.round, history)
     beacon_hash = None if epoch is None else chain.epoch_beacon(epoch)
-    owner = next((seat.validator for seat in chain.seats() if seat.index == message.seat), None)
-    if beacon_hash is None or (message.submission_id, message.epoch) != (received.submission_id, epoch):
+    if epoch is None or beacon_hash is None:
         return None
-    if owner != view.validator or not is_signed(view, chain):
+    if (message.submission_id, message.epoch) != (received.submission_id, epoch) or not is_signed(view, chain):
+        return None
+    drawn = {one.seat.index: one.seat.validator for one in draw_order(submission, epoch, message.round, chain)}
+    if drawn.get(message.seat) != view.validator:
         return None
     return Revealed(StampSeat(beacon_hash, message.submission_id, message.round, message.seat), message, view.evidence)
 

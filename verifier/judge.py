@@ -25,7 +25,7 @@ from protocol.reasons import Cost, Outcome
 from protocol.rules import Rules
 from protocol.signing import Signer, SigningDomain
 from protocol.tokenizer import Tokenizer
-from protocol.wire import Signed, Verdict
+from protocol.wire import MAX_STAMP_REVIEWS, Signed, Verdict
 from verifier.case import Dossier, Facts, Instruments
 from verifier.chain import PoolChain
 from verifier.colleagues import drawn_verdict
@@ -90,11 +90,11 @@ class Judge:
         return self._verdicts.keep(verdict, claim.node, finding.completions_hash)
 
     def _revealed(self, assignment: Assignment, received: Received) -> list[Revealed]:
-        """What others have revealed of this submission, as far as it is a drawn seat's signed word."""
-        views = self._client.submission(assignment.submission_id).verdicts
+        """What others have revealed of this submission, as far as it is a drawn seat's signed word: one a seat."""
+        views, claim = self._client.submission(assignment.submission_id).verdicts, assignment.submission.message
         colleagues = [view for view in views if view.validator != self._signer.address]
-        drawn = (drawn_verdict(view, received, self._chain, self._history) for view in colleagues)
-        return [one for one in drawn if one is not None]
+        drawn = (drawn_verdict(view, claim, received, self._chain, self._history) for view in colleagues)
+        return list({one.seat: one for one in drawn if one is not None}.values())[:MAX_STAMP_REVIEWS]
 
     def _fetch(self, assignment: Assignment, received: Received) -> Dossier:
         claim, record = assignment.submission.message, self._chain.record()

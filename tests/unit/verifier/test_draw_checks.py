@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from protocol.api import Assignment
+from protocol.api import Assignment, VerdictView
+from protocol.canonical import canonical_hash
 from protocol.draw import BPS, Seat, drawn_seats
 from protocol.errors import VerificationFailed
 from protocol.signing import Signer, SigningDomain
-from protocol.wire import Signed, Submission, Task
+from protocol.wire import Evidence, Signed, Submission, Task, Verdict
+from verifier.colleagues import drawn_verdict
 from verifier.draws import can_check, check_assignment
 from verifier.history import History
 
@@ -174,3 +176,49 @@ def test_a_validator_re_audits_nothing_of_its_own(chain: Any, again: Assignment,
 def test_there_is_no_round_2_yet(chain: Any, again: Assignment, history: History) -> None:
     with pytest.raises(VerificationFailed):
         check_assignment(again.model_copy(update={"round": 2}), drawn_validator(chain, again), chain, history)
+
+
+# What colleagues have revealed
+
+
+@pytest.fixture
+def revealed_by(chain: Any, assignment: Assignment, domain: SigningDomain) -> Callable[[Signer, int], VerdictView]:
+    """A verdict of round 0 that a validator signs for a seat."""
+
+    def view(signer: Signer, seat: int) -> VerdictView:
+        evidence = Evidence(submission_id=assignment.submission_id, seed=BEACON, num_units=9, checks=())
+        verdict = Verdict(
+            submission_id=assignment.submission_id,
+            pool_id=1,
+            epoch=0,
+            round=0,
+            seat=seat,
+            outcome=0,
+            reason=0,
+            rules_hash="0x" + "44" * 32,
+            evidence_hash=canonical_hash(evidence.as_json()),
+        )
+        signed = Signed[Verdict].by(signer, verdict, domain)
+        return VerdictView(validator=signer.address, verdict=signed, evidence=evidence)
+
+    return view
+
+
+def test_of_a_validators_seats_only_the_drawn_one_has_a_say(
+    chain: Any,
+    history: History,
+    assignment: Assignment,
+    make_signer: MakeSigner,
+    revealed_by: Callable[[Signer, int], VerdictView],
+) -> None:
+    """A coordinator could otherwise bury a verifier in verdicts of a friend's hundred seats."""
+    received, claim = history.received(assignment.submission_id), assignment.submission.message
+    assert received is not None
+    owner = next(s for s in map(make_signer, (11, 12, 13)) if s.address == drawn_validator(chain, assignment))
+    stranger = next(s for s in map(make_signer, (11, 12, 13)) if s.address != owner.address)
+    others = [seat.index for seat in chain.seat_list if seat.validator == owner.address]
+    others.remove(assignment.seat)
+    of_drawn = drawn_verdict(revealed_by(owner, assignment.seat), claim, received, chain, history)
+    assert of_drawn is not None and of_drawn.seat.seat == assignment.seat
+    for signer, seat in ((owner, others[0]), (stranger, assignment.seat), (owner, 77)):
+        assert drawn_verdict(revealed_by(signer, seat), claim, received, chain, history) is None
