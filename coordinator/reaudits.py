@@ -1,6 +1,6 @@
 """Stage reaudit: settled work is judged again, by seats that a later beacon draws (round 1).
 
-    settled ─▶ waiting ─┬─▶ passed                        beacon(the epoch that anchors the settling) decides
+    settled ─▶ waiting ─┬─▶ not_due                       beacon(the epoch that anchors the settling) decides
                         └─▶ drawn ─┬─▶ agreed             its verdicts and round 0's together say the same
                             ▲      ├─▶ disagreed          they say something else: the submission stays challenged
                             │      └─▶ undecided          no seat is left that could say more
@@ -82,7 +82,7 @@ def ask_again(session: Session, epoch: int) -> None:
     Re-audits that are over stay what they are.
     """
     asked = select(ReauditRow).where(ReauditRow.asked_epoch == epoch, ~ReauditRow.is_asking)
-    for row in session.scalars(asked.where(ReauditRow.state.in_((ReauditState.PASSED, ReauditState.DRAWN)))).all():
+    for row in session.scalars(asked.where(ReauditRow.state.in_((ReauditState.NOT_DUE, ReauditState.DRAWN)))).all():
         own = (Draw.submission_id == row.submission_id, Draw.round == REAUDIT_ROUND, Draw.state == OPEN)
         session.execute(delete(Draw).where(*own))
         row.state, row.is_asking = ReauditState.WAITING, True
@@ -125,7 +125,7 @@ def _ask(session: Session, pool: Pool, row: ReauditRow, epoch: Epoch) -> None:
         log.append(session, "reaudit.drawn", row.submission_id, chain_time(session), {"epoch": epoch.epoch})
         return
     if row.state == ReauditState.WAITING:
-        row.state = ReauditState.PASSED
+        row.state = ReauditState.NOT_DUE
     _release(session, pool, row, row.reserved_wei)
 
 

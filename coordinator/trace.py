@@ -123,7 +123,8 @@ def _batches(session: Session, row: SubmissionRow) -> list[BatchRow]:
 
 def _batch(session: Session, pool: Pool, row: SubmissionRow, batch: BatchRow) -> TraceStage:
     offer = BatchOffer.model_validate(batch.offer)
-    groups = session.scalars(select(GroupRow).where(GroupRow.submission_id == row.submission_id))
+    of_it = select(GroupRow).where(GroupRow.submission_id == row.submission_id, GroupRow.batch == batch.number)
+    groups = session.scalars(of_it)
     uses = Counter(group.unused_reason or group.use or "undecided" for group in groups)
     leaves = _leaves(session, offer.groups_root)
     return TraceStage(

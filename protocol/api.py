@@ -57,8 +57,8 @@ class ReauditState(StrEnum):
 
     WAITING = "waiting"
     """The beacon that decides whether it is due isn't known yet."""
-    PASSED = "passed"
-    """It isn't due."""
+    NOT_DUE = "not_due"
+    """The beacon didn't pick it."""
     DRAWN = "drawn"
     AGREED = "agreed"
     DISAGREED = "disagreed"

@@ -104,7 +104,7 @@ def test_what_the_beacon_does_not_pick_is_left_alone_and_gives_its_reservation_b
     submission_id = site.accept()
     assert reserved(site) > 0
     assert drawn_again(site, submission_id) == []
-    assert state(site, submission_id) is ReauditState.PASSED and reserved(site) == 0
+    assert state(site, submission_id) is ReauditState.NOT_DUE and reserved(site) == 0
 
 
 def test_a_pool_without_a_rate_expects_nothing(site: Any) -> None:
