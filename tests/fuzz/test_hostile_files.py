@@ -15,7 +15,7 @@ import torch
 
 from protocol.forward import CausalLM
 from protocol.tokenizer import Tokenizer
-from testnet.task import testnet_environment
+from testnet import task
 from tests.fuzz.judge_file import Judgement
 from tests.fuzz.large_files import LARGE_FILES, RULES, LargeFile
 from tests.unit.verifier.verifier_world import BASE_MODEL, World, make_rules
@@ -27,7 +27,7 @@ MAX_MIB = 2048
 def large_world() -> World:
     """The testnet's model in a pool that takes files of 200 MB."""
     torch.set_num_threads(1)
-    environment = testnet_environment(Tokenizer.load(BASE_MODEL))
+    environment = task.testnet_environment(Tokenizer.load(BASE_MODEL))
     return World(make_rules(environment, **RULES), environment, BASE_MODEL, CausalLM.load(BASE_MODEL).eval())
 
 

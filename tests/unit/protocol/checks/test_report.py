@@ -55,8 +55,11 @@ def test_each_limit_says_how_far_it_is(world: World, honest: list[Rollout]) -> N
     checks = {check.check: check for check in report_on(world, honest).checks}
     largest, flips = checks["sampling_margin_max"], checks["sampling_flips"]
     assert (largest.refused_when, flips.refused_when) == ("above", "at least")
-    assert largest.margin == pytest.approx(0.001, rel=0.1) and largest.margin_ratio == pytest.approx(0, abs=0.1)
-    assert (flips.value, flips.margin, flips.slash_threshold) == (0, 3, 4)
+    limit = world.rules.thresholds.sampling_margin_max.reject
+    assert largest.margin == pytest.approx(limit, rel=0.1) and largest.margin_ratio == pytest.approx(0, abs=0.1)
+    assert (flips.value, flips.margin) == (0, flips.reject_threshold)
+    assert flips.reject_threshold is not None and flips.slash_threshold is not None
+    assert 0 < flips.reject_threshold < flips.slash_threshold
     assert checks["bounds"].refused_when is checks["plausibility_tail"].margin is None
 
 

@@ -30,4 +30,4 @@ def test_what_isnt_honest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(honest, "BATCH_SIZES", (64,))
     tally = judge_share("bfloat16", 64, generators=["torch"])
     assert tally.submissions_refused["toploc_mantissas"] == 1
-    assert tally.rollouts_refused["toploc_mantissas"] > 32
+    assert tally.rollouts_refused["toploc_mantissas"] > 8
