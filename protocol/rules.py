@@ -112,6 +112,9 @@ class Thresholds(_Frozen):
     """A token is a near-tie where its two best noised logits are this close: there noise of the numbers may choose."""
     near_tie_flip_rate: Probability = 0.5
     """How often an honest near-tie flips; a worker that picks the branch it likes exceeds it."""
+    flip_side_rate: Probability = 0.75
+    """How often honest flips may go to the likelier of the two tokens, or to the less likely one: rounding has no side,
+    another temperature has one."""
     surprisal_z: Limit = Limit(reject=6.0, spread=12.0)
     """|z| of mean surprisal against mean entropy; judged in pools whose sampling isn't bound to the seed."""
 

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from protocol.checks.divergence import ChunkDivergence, TokenDivergence, first_chunk, first_token
-from protocol.checks.sampling import FLIPS_NAME, TIES_NAME
+from protocol.checks.sampling import FLIPS_NAME, SIDES_NAME, TIES_NAME
 from protocol.checks.stages import Examination, worst
 from protocol.reasons import Outcome, RejectReason
 from protocol.wire import CheckResult, Hash32
@@ -19,7 +19,7 @@ from protocol.wire import CheckResult, Hash32
 Verdict = Literal["accept", "drop", "slash"]
 _WORDS: dict[Outcome, Verdict] = {Outcome.ACCEPT: "accept", Outcome.DROP: "drop", Outcome.SLASH: "slash"}
 
-COUNTED = (FLIPS_NAME, TIES_NAME)
+COUNTED = (FLIPS_NAME, TIES_NAME, SIDES_NAME)
 """Their thresholds are the least counts that are refused; those of others are the most that isn't."""
 
 

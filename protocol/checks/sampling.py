@@ -3,7 +3,8 @@
 In: measurements. Out: how far claimed tokens lie below the drawn ones (their **margins**, Token-DiFR's statistic,
 arXiv:2511.20621), on average and at most, each against its limit; and how many tokens aren't the drawn one (**flips**)
 against what rounding does to honest ones, an exact binomial test, once over all tokens and once over the near-ties,
-where a worker could take the branch that it likes. `check_freedom` reports what choice is left to it.
+where a worker could take the branch that it likes; and whether flips lean to one side, as rounding doesn't and another
+sampler does. `check_freedom` reports what choice is left to it.
 In pools whose sampling isn't bound to the seed there is no noise to re-make, and nothing is measured.
 """
 
@@ -24,6 +25,7 @@ MARGIN_NAME = "sampling_margin"
 LARGEST_NAME = "sampling_margin_max"
 FLIPS_NAME = "sampling_flips"
 TIES_NAME = "sampling_ties"
+SIDES_NAME = "sampling_sides"
 FREEDOM_NAME = "sampling_freedom"
 
 
@@ -81,6 +83,24 @@ def check_ties(case: Case) -> CheckResult:
     )
 
 
+def check_sides(case: Case) -> CheckResult:
+    """Flips to the likelier token against those to the less likely one.
+
+    Rounding pushes both ways. Another temperature, top-p or a greedy sampler pushes all flips one way, and is told
+    by a few dozen of them where so many flips are nothing unusual.
+    """
+    if not case.rules.sampling.bound_to_seed:
+        return passed(SIDES_NAME)
+    found = measurements_of(case)
+    gains = (found.logprobs - found.rows.drawn_logprobs)[found.margins > 0]
+    num_up, num_down = int((gains > 0).sum()), int((gains < 0).sum())
+    return counted(
+        *(SIDES_NAME, RejectReason.SAMPLING_MISMATCH, max(num_up, num_down), num_up + num_down),
+        test=side_test(case.rules.thresholds),
+        detail=f"{num_up} of {num_up + num_down} flips to the likelier token",
+    )
+
+
 def check_freedom(case: Case) -> CheckResult:
     """Reported: bits per 1,000 tokens that a worker could choose without a refusal (`freedom_bits`)."""
     if not case.rules.sampling.bound_to_seed:
@@ -110,6 +130,13 @@ def freedom_bits(found: Measurements, limits: Thresholds) -> float:
 def tie_test(limits: Thresholds) -> FlipTest:
     """The flip test over near-ties: their own honest rate, the same false-positive rates."""
     return limits.sampling_flips.model_copy(update={"rate": limits.near_tie_flip_rate})
+
+
+def side_test(limits: Thresholds) -> FlipTest:
+    """The flip test over flips, by their side; half the false-positive rates, since there are two sides."""
+    flips = limits.sampling_flips
+    halved = {"reject": flips.reject / 2, "slash": flips.slash / 2}
+    return flips.model_copy(update={"rate": limits.flip_side_rate, **halved})
 
 
 def _near_ties(found: Measurements, nats: float) -> npt.NDArray[np.bool_]:

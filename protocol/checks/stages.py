@@ -43,6 +43,7 @@ COSTLY: tuple[Check, ...] = (
     sampling.check_largest,
     sampling.check_flips,
     sampling.check_ties,
+    sampling.check_sides,
     sampling.check_freedom,
     plausibility.check_tail,
     plausibility.check_surprisal,

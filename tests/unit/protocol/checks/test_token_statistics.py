@@ -90,6 +90,26 @@ def test_whoever_takes_every_branch_is_told_from_noise(make_case: MakeCase, num_
     assert (result.outcome, result.num_audited, result.detail) == (outcome, 40, f"{num_flips} of 40 near-ties")
 
 
+@pytest.mark.parametrize(
+    ("num_up", "num_down", "outcome"),
+    [(50, 50, Outcome.ACCEPT), (68, 32, Outcome.ACCEPT), (100, 0, Outcome.SLASH), (0, 100, Outcome.SLASH)]
+    + [(30, 0, Outcome.ACCEPT), (60, 0, Outcome.DROP), (0, 0, Outcome.ACCEPT)],
+)
+def test_flips_that_all_lean_one_way_are_another_samplers(
+    make_case: MakeCase, num_up: int, num_down: int, outcome: Outcome
+) -> None:
+    """In a pool whose honest flips are so many that their count says nothing."""
+    loose = THRESHOLDS.model_copy(update={"sampling_flips": FlipTest(rate=0.05)})
+    total = num_up + num_down
+    flips = at(*((index, 0.05) for index in range(total)))
+    gains = at(*((index, 1.0 if index < num_up else -1.0) for index in range(total)))
+    case = make_case(thresholds=loose, margins=flips, logprobs=gains - 3.0, drawn_logprobs=np.full(NUM_TOKENS, -3.0))
+    assert sampling.check_flips(case).outcome == Outcome.ACCEPT
+    result = sampling.check_sides(case)
+    assert (result.outcome, result.num_audited) == (outcome, total)
+    assert result.value == max(num_up, num_down)
+
+
 # Freedom
 
 
@@ -176,7 +196,13 @@ def test_where_the_noise_says_more_it_is_reported_only(make_case: MakeCase) -> N
 
 def test_nothing_is_said_of_noise_that_nobody_makes_again(make_case: MakeCase) -> None:
     case = make_case(FREE, margins=np.full(NUM_TOKENS, 9.0))
-    for check in (sampling.check_margin, sampling.check_largest, sampling.check_flips, sampling.check_ties):
+    for check in (
+        sampling.check_margin,
+        sampling.check_largest,
+        sampling.check_flips,
+        sampling.check_ties,
+        sampling.check_sides,
+    ):
         assert (check(case).outcome, check(case).value) == (Outcome.ACCEPT, None)
 
 
