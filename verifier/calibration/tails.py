@@ -5,9 +5,9 @@ In: samples. Out: `Tail`, which gives the value that one sample in 1/p exceeds.
 Every statistic here is a mean or a largest of bounded terms, so its far tail is exponential at most (Chernoff). The
 exceedances over the 90 % quantile are taken as exponential, or those over a higher one, if the lower still shows the
 statistic's middle: their shape as a generalised Pareto, by probability-weighted moments (Hosking and Wallis, 1987),
-must lie within two standard errors of 0, or below, which is lighter. Where none of the quantiles does that, the scale
-of the highest is doubled ("widened"). Few samples get a normal bound ("normal"), many samples of which few deviate an
-exponential ("few"), both with a scale that is two standard errors wider.
+must lie within two standard errors of 0, or below, which is lighter, and Kolmogorov's distance within its 5 % point.
+Where no quantile gives that, the scale of the highest is doubled ("widened"). Few samples get a normal bound
+("normal"), many samples of which few deviate an exponential ("few"), with a scale that is two standard errors wider.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def fit_tail(samples: Floats, least: float = -math.inf, *, are_largest: bool = F
     fitted = [tail for tail in found if tail.method == "exponential"]
     if not fitted:
         return found[0]
-    good = [tail for tail in fitted if tail.shape <= 2 * tail.shape_error]
+    good = [tail for tail in fitted if tail.shape <= 2 * tail.shape_error and tail.distance <= tail.critical]
     return good[0] if good else replace(fitted[-1], method="widened", scale=WIDENED * fitted[-1].scale)
 
 
