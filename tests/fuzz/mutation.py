@@ -58,7 +58,7 @@ def mutate_json(data: bytes, rng: random.Random) -> bytes | None:
 def _changed(document: Any, rng: random.Random) -> Any:
     places = list(_places(document))
     if not places:
-        return rng.choice(VALUES)
+        return _any_value(rng)
     holder, key = rng.choice(places)
     action = rng.random()
     if action < 0.5:
@@ -80,7 +80,12 @@ def _other_value(value: Any, rng: random.Random) -> Any:
         return value[:place] + rng.choice(("", "0", "f", "F", " ", "\n", "\ud800", value)) + value[place + 1 :]
     if isinstance(value, int) and rng.random() < 0.5:
         return value + rng.choice(INTERESTING)
-    return rng.choice(VALUES)
+    return _any_value(rng)
+
+
+def _any_value(rng: random.Random) -> Any:
+    """A copy: a document that holds a list of the table itself would have it changed for all that come after."""
+    return copy.deepcopy(rng.choice(VALUES))
 
 
 def _places(document: Any) -> list[tuple[Any, Any]]:
