@@ -34,6 +34,7 @@ EXIT_CODES = (
     "5 network or chain, 6 not eligible, 7 rejected, 130 interrupted."
 )
 
+INTERRUPTED = 130
 USAGE_ERROR: type[Any] = typer.BadParameter.__bases__[0]
 
 
@@ -97,8 +98,9 @@ def run(arguments: list[str]) -> int:
         error.show()
         return 2
     except (typer.Abort, KeyboardInterrupt):
+        result = INTERRUPTED
+    if result == INTERRUPTED:  # typer makes this code of Ctrl-C, and says nothing
         print("interrupted", file=sys.stderr)
-        return 130
     return result if isinstance(result, int) else 0
 
 

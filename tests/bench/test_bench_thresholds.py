@@ -26,16 +26,20 @@ SUBMISSION = 40
 @pytest.mark.bench
 @pytest.mark.timeout(2 * 3600)
 @pytest.mark.parametrize("dtype", NUM_ROLLOUTS)
-def test_thresholds_of_smollm2(smollm2_folder: Path, tmp_path: Path, dtype: str) -> None:
-    rules = tmp_path / "smollm2.rules.json"
+def test_thresholds_of_smollm2(
+    smollm2_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    monkeypatch.chdir(tmp_path)  # so that the command in the file names no folder of this machine
+    rules, model = Path("smollm2.rules.json"), Path(smollm2_folder.resolve().name)
+    model.symlink_to(smollm2_folder.resolve())
     environment = {"name": "reasoning_gym", "config": ENVIRONMENT_CONFIG}
     shape = {"group_size": 8, "groups_per_task": SUBMISSION // 8, "sampling": {"max_new_tokens": MAX_NEW_TOKENS}}
     rules.write_text(json.dumps({"environment": environment, **shape}))
     out = FOLDER / f"smollm2-135m-instruct.{dtype}.json"
     ways = ["--batch-sizes", f"{SUBMISSION}", "--generators", "torch", "--judges", "torch,transformers"]
     wanted = ["--dtype", dtype, "--rollouts", f"{NUM_ROLLOUTS[dtype]}", "--deviating", "1"]
-    paths = ["--model", str(smollm2_folder), "--rules", str(rules), "--out", str(out)]
-    assert run(["verifier", "calibrate", *paths, *wanted, *ways, "--resume"]) == 0
+    paths = ["--model", str(model), "--rules", str(rules), "--out", str(out)]
+    assert run(["verifier", "calibrate", *paths, *wanted, *ways, "--resume", "--overwrite"]) == 0
     document = ThresholdFile.model_validate_json(out.read_text())
     assert document.honest.num_rollouts >= NUM_ROLLOUTS[dtype]
     int4 = next(report for report in document.deviations if report.deviation == "int4 weights")

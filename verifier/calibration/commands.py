@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from verifier.calibration.options import Options
 
 
 def calibrate(
@@ -23,10 +27,17 @@ def calibrate(
     seed: Annotated[int, typer.Option(help="Decides prompts and noise.")] = 0,
     out: Annotated[Path | None, typer.Option(help="The threshold file; default: thresholds.DTYPE.json here.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an unfinished calibration.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished threshold file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Measure a model's thresholds: honest work on all engines, precisions and kernels, and what lies near to it."""
+    from verifier.calibration.output import check_output
+
+    out = out or Path(f"thresholds.{dtype}.json")
+    check_output(out, overwrite=overwrite, resume=resume)
+    _say(f"calibrating {model}: loading torch")
     from verifier.calibration.options import Options
+    from verifier.calibration.preview import preview
     from verifier.calibration.summary import print_summary
 
     options = Options(
@@ -40,10 +51,31 @@ def calibrate(
         previous=previous,
         num_deviating=deviating,
         seed=seed,
-        out=out or Path(f"thresholds.{dtype}.json"),
+        out=out,
     )
-    document = options.calibration().run(resume=resume)
+    calibration = options.calibration()
+    for line in preview(calibration.plan, rollouts):
+        _say(line)
+    try:
+        document = calibration.run(resume=resume)
+    except KeyboardInterrupt:
+        _say_what_is_kept(options)
+        raise
     if as_json:
         print(document.model_dump_json())
     else:
         print_summary(document, options.out)
+
+
+def _say_what_is_kept(options: Options) -> None:
+    from verifier.calibration.journal import num_kept
+    from verifier.calibration.output import journal_of
+
+    journal = journal_of(options.out)
+    if journal.exists():
+        _say(f"{num_kept(journal)} measurements are kept in {journal}; go on with:")
+        _say(f"  {options.command_to_resume}")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

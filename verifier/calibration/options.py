@@ -60,14 +60,18 @@ class Options:
 
     @property
     def command(self) -> str:
-        """Without `--out` and `--resume`, which change nothing in the file."""
-        words = ["proofpool", "verifier", "calibrate", "--model", self.model.name]
-        words += ["--rules", self.rules.name] if self.rules else []
+        """To paste in the folder that this was started in; without what changes nothing in the file."""
+        words = ["proofpool", "verifier", "calibrate", "--model", f"{self.model}"]
+        words += ["--rules", f"{self.rules}"] if self.rules else []
         words += ["--dtype", self.dtype, "--rollouts", f"{self.num_rollouts}", "--batch-sizes", self.batch_sizes]
         words += ["--generators", self.generators] if self.generators else []
         words += ["--judges", self.judges] if self.judges else []
-        words += ["--previous", self.previous.name] if self.previous else []
+        words += ["--previous", f"{self.previous}"] if self.previous else []
         return shlex.join([*words, "--deviating", f"{self.num_deviating}", "--seed", f"{self.seed}"])
+
+    @property
+    def command_to_resume(self) -> str:
+        return f"{self.command} {shlex.join(['--out', f'{self.out}', '--resume'])}"
 
 
 def _names(text: str) -> list[str]:

@@ -1,22 +1,24 @@
-"""How far a long calculation is: a line that is rewritten on a terminal, a line every 30 seconds elsewhere.
+"""How far a long calculation is: a line that is rewritten on a terminal, a line at least every 30 seconds elsewhere.
 
-In: steps done. Out: lines on a stream (stderr). Time is handed in.
+In: what is being done, and steps done. Out: lines on a stream (stderr), also while one step lasts. Time is handed in.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from dataclasses import dataclass, field
 from typing import TextIO
 
 from protocol.clock import Clock, SystemClock
 
 LINE_SECONDS = 30.0
+TERMINAL_SECONDS = 1.0
 
 
 @dataclass
 class Progress:
-    """Example: `progress = Progress("calibrating", 64); progress.step("float32")`."""
+    """Example: `with Progress("honest tasks", 64) as progress: progress.doing("float32"); …; progress.step()`."""
 
     what: str
     total: int
@@ -26,28 +28,52 @@ class Progress:
     num_here: int = 0
     """Steps of this process; the rest were done before it started."""
 
-    def __post_init__(self) -> None:
-        self._start = self._last = self.clock.now()
+    def __enter__(self) -> Progress:
+        self._start = self._since = self.clock.now()
+        self._doing = ""
+        self._lock, self._is_over = threading.Lock(), threading.Event()
+        self._is_terminal = self.stream.isatty()
+        self._thread = threading.Thread(target=self._repeat, name=f"progress of {self.what}", daemon=True)
+        self._print()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        """Says how far it came, whatever ended it."""
+        self._is_over.set()
+        self._thread.join()
+        self._doing = ""
+        self._print()
+        if self._is_terminal:
+            print(file=self.stream, flush=True)
 
     def skip(self) -> None:
         """One step that an earlier run has done."""
         self.num_done += 1
 
-    def step(self, doing: str) -> None:
-        """One step is done; `doing` says of what."""
+    def doing(self, what: str) -> None:
+        """The next step has begun."""
+        self._doing, self._since = what, self.clock.now()
+        if self._is_terminal:
+            self._print()
+
+    def step(self) -> None:
+        """One step is done."""
         self.num_done += 1
         self.num_here += 1
-        now = self.clock.now()
-        if self.stream.isatty():
-            print(f"\r\x1b[K{self._line(now, doing)}", end="", file=self.stream, flush=True)
-        elif now - self._last >= LINE_SECONDS:
-            self._last = now
-            print(self._line(now, doing), file=self.stream, flush=True)
 
-    def close(self) -> None:
-        if self.stream.isatty():
-            print(file=self.stream)
+    def _repeat(self) -> None:
+        while not self.clock.wait(self._is_over, TERMINAL_SECONDS if self._is_terminal else LINE_SECONDS):
+            self._print()
 
-    def _line(self, now: float, doing: str) -> str:
-        left = (now - self._start) / self.num_here * (self.total - self.num_done)
-        return f"{self.what}: {self.num_done} of {self.total} ({doing}), about {left:.0f} s left"
+    def _print(self) -> None:
+        with self._lock:
+            start, end = ("\r\x1b[K", "") if self._is_terminal else ("", "\n")
+            print(f"{start}{self._line(self.clock.now())}", end=end, file=self.stream, flush=True)
+
+    def _line(self, now: float) -> str:
+        doing = f"; doing {self._doing} since {now - self._since:.0f} s" if self._doing else ""
+        left = ""
+        if self.num_here and self._doing:
+            left = f", about {(now - self._start) / self.num_here * (self.total - self.num_done):.0f} s left"
+        return f"{self.what}: {self.num_done} of {self.total} done after {now - self._start:.0f} s{left}{doing}"

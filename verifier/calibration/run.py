@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from verifier.calibration.generate import Generation
 from verifier.calibration.journal import HONEST, Entry, Journal
 from verifier.calibration.limits import Chosen, choose_limits
 from verifier.calibration.observe import Model, Observation, judged, observations
+from verifier.calibration.output import journal_of
 from verifier.calibration.plan import Job, Plan
 from verifier.calibration.progress import Progress
 from verifier.calibration.reference import ReferenceModel
@@ -82,33 +84,37 @@ class Calibration:
 
     def run(self, *, resume: bool) -> ThresholdFile:
         """The whole of it. Raises UsageError where an unfinished run is in the way, or is another one."""
-        journal = Journal.open(self.journal_path, self._header(), resume=resume)
-        self._measure_honest(journal)
-        samples, rules = Samples.of(journal.of_kind(HONEST)), self.subject.rules
-        chosen = choose_limits(samples, rules.thresholds.sampling_margin_clip, rules.group_size)
-        with tempfile.TemporaryDirectory(prefix="proofpool-calibrate-") as scratch:
-            kinds = self._measure_deviations(journal, chosen.thresholds, Path(scratch))
-        document = self._document(journal, samples, chosen, kinds)
-        document.write(self.out)
-        journal.discard()
+        with Journal.open(journal_of(self.out), self._header(), resume=resume) as journal:
+            self._measure_honest(journal)
+            samples = Samples.of(journal.of_kind(HONEST))
+            chosen = self._limits(samples)
+            with tempfile.TemporaryDirectory(prefix="proofpool-calibrate-") as scratch:
+                kinds = self._measure_deviations(journal, chosen.thresholds, Path(scratch))
+            document = self._document(journal, samples, chosen, kinds)
+            document.write(self.out)
+            journal.discard()
         return document
-
-    @property
-    def journal_path(self) -> Path:
-        return self.out.with_name(f"{self.out.name}.unfinished")
 
     def _measure_honest(self, journal: Journal) -> None:
         jobs = list(self.plan.jobs())
-        progress = Progress("honest tasks", len(jobs))
-        for job in jobs:
-            missing = [judge for judge in job.judges if not journal.has(HONEST, job.number, judge.name)]
-            if not missing:
-                progress.skip()
-                continue
-            for entry in self._honest_entries(job, missing):
-                journal.append(entry)
-            progress.step(job.generator.name)
-        progress.close()
+        with Progress("honest tasks", len(jobs)) as progress:
+            for job in jobs:
+                missing = [judge for judge in job.judges if not journal.has(HONEST, job.number, judge.name)]
+                if not missing:
+                    progress.skip()
+                    continue
+                progress.doing(job.generator.name)
+                for entry in self._honest_entries(job, missing):
+                    journal.append(entry)
+                progress.step()
+
+    def _limits(self, samples: Samples) -> Chosen:
+        rules = self.subject.rules
+        with Progress("limits", 1) as progress:
+            progress.doing("fitting")
+            chosen = choose_limits(samples, rules.thresholds.sampling_margin_clip, rules.group_size)
+            progress.step()
+        return chosen
 
     def _honest_entries(self, job: Job, judges: list[Judge]) -> Iterator[Entry]:
         case = self._generation.task(job.number, job.generator, job.num_submissions)
@@ -119,16 +125,15 @@ class Calibration:
     def _measure_deviations(self, journal: Journal, thresholds: Thresholds, scratch: Path) -> list[str]:
         """The names of what was measured, in order."""
         kinds = list(deviations(self._generation, self.plan.dtype, scratch, self.previous))
-        progress = Progress("deviating submissions", len(kinds) * self.num_deviating)
-        judge = self.plan.judges[0]
-        for kind in kinds:
-            for number in range(FIRST_DEVIATING, FIRST_DEVIATING + self.num_deviating):
+        numbers, judge = range(FIRST_DEVIATING, FIRST_DEVIATING + self.num_deviating), self.plan.judges[0]
+        with Progress("deviating submissions", len(kinds) * self.num_deviating) as progress:
+            for kind, number in product(kinds, numbers):
                 if journal.has(kind.name, number, judge.name):
                     progress.skip()
                     continue
+                progress.doing(kind.name)
                 journal.append(self._deviating_entry(kind, number, judge, thresholds))
-                progress.step(kind.name)
-        progress.close()
+                progress.step()
         return [kind.name for kind in kinds]
 
     def _deviating_entry(self, kind: Deviation, number: int, judge: Judge, thresholds: Thresholds) -> Entry:

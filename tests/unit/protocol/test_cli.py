@@ -59,6 +59,18 @@ def test_each_error_ends_with_its_exit_code_and_no_traceback(
     assert "Traceback" not in capsys.readouterr().err
 
 
+def test_an_interruption_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor, "doctor", interrupted)
+    assert cli.run(["doctor"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    monkeypatch.setattr(doctor, "doctor", lambda: None)
+    assert cli.run(["doctor"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_an_error_prints_what_why_and_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

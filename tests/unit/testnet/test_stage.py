@@ -9,26 +9,7 @@ import pytest
 from rich.console import Console
 
 from testnet.stage import stage
-
-
-class Steps:
-    """Time that goes on by a wait, `num_waits` times; then waits last until they are stopped."""
-
-    def __init__(self, num_waits: int) -> None:
-        self.seconds = 0.0
-        self.left = num_waits
-        self.is_through = threading.Event()
-
-    def now(self) -> float:
-        return self.seconds
-
-    def wait(self, stop: threading.Event, seconds: float) -> bool:
-        if self.left == 0:
-            self.is_through.set()
-            return stop.wait()
-        self.left -= 1
-        self.seconds += seconds
-        return False
+from tests.unit.steps import Steps
 
 
 def test_a_long_stage_is_never_silent() -> None:

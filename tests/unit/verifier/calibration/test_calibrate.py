@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from verifier.calibration.document import ThresholdFile
 from verifier.calibration.generate import Generation
 from verifier.calibration.journal import Entry, Journal
 from verifier.calibration.observe import judged, observe, sample_sizes
+from verifier.calibration.options import Options
+from verifier.calibration.plan import make_plan
+from verifier.calibration.preview import left_out, preview
 from verifier.calibration.setups import DTYPES, Generator, Judge
 from verifier.calibration.subject import Subject, load_subject
 
@@ -58,10 +62,74 @@ def test_a_calibration_gives_limits_with_the_data_behind_them(
     int4 = next(report for report in document.deviations if report.deviation == "int4 weights")
     assert int4.num_refused == 1
     assert max(int4.times_reject.values()) > 10
-    printed = capsys.readouterr().out
-    assert "8 honest rollouts" in printed
-    assert "int4 weights" in printed
+    printed = capsys.readouterr()
+    assert "8 honest rollouts" in printed.out
+    assert "int4 weights" in printed.out
     assert not list(tmp_path.glob("*.unfinished"))
+    assert "honest tasks: 2 of 2 done" in printed.err
+    assert set(arguments) <= set(shlex.split(document.command))
+
+
+def test_what_is_computed_is_said_before(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Few rollouts drop no generator: each fills its batch, and that it comes to more is said."""
+    monkeypatch.setattr(Journal, "append", _interrupted_after(0, Journal.append))
+    assert run([*arguments, "--rollouts", "4", "--out", str(tmp_path / "thresholds.json")]) == 130
+    said = capsys.readouterr().err
+    assert "8 honest rollouts in float32, by 2 generators, for 2 judges" in said
+    assert "  torch float32 batch 4: 4 rollouts" in said
+    assert "4 were asked for; each generator fills its batch once, in submissions of 4" in said
+
+
+def test_the_command_in_the_file_can_be_pasted(rules_file: Path) -> None:
+    settings = {"dtype": "float32", "num_rollouts": 8, "batch_sizes": "2,4", "generators": "", "judges": ""}
+    options = Options(
+        model=Path("my models/tiny"),
+        rules=rules_file,
+        previous=Path("it's"),
+        num_deviating=1,
+        seed=0,
+        out=Path("a b.json"),
+        **settings,  # type: ignore[arg-type]
+    )
+    words = shlex.split(options.command_to_resume)
+    assert words[3:7] == ["--model", "my models/tiny", "--rules", str(rules_file)]
+    assert words[words.index("--previous") + 1] == "it's"
+    assert words[-3:] == ["--out", "a b.json", "--resume"]
+
+
+def test_ways_that_this_machine_lacks_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan("float32", 2, 4, [4], ["torch"], ["torch"])
+    monkeypatch.setattr("verifier.calibration.preview.has_transformers", lambda: True)
+    monkeypatch.setattr("verifier.calibration.preview.has_kernel", lambda kernel, dtype: True)
+    assert not list(left_out(plan))
+    assert not [line for line in preview(plan, 8) if "asked for" in line]
+    monkeypatch.setattr("verifier.calibration.preview.has_transformers", lambda: False)
+    monkeypatch.setattr("verifier.calibration.preview.has_kernel", lambda kernel, dtype: kernel != "efficient")
+    transformers, efficient = left_out(plan)
+    assert "isn't installed" in transformers
+    assert "judge torch-efficient" in efficient
+
+
+def test_a_finished_file_is_only_replaced_when_told_to(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "thresholds.json"
+    out.write_text("finished")
+    for flags in ([], ["--resume"]):
+        assert run([*arguments, "--out", str(out), *flags]) == 2
+        assert "--overwrite" in capsys.readouterr().err
+    assert out.read_text() == "finished"
+    assert run([*arguments, "--out", str(tmp_path)]) == 2
+    monkeypatch.setattr(Journal, "append", _interrupted_after(0, Journal.append))
+    assert run([*arguments, "--out", str(out), "--overwrite"]) == 130
+    assert out.read_text() == "finished"
+    monkeypatch.undo()
+    assert run([*arguments, "--out", str(out), "--overwrite"]) == 2  # not what an interrupted run has measured either
+    assert "wasn't finished" in capsys.readouterr().err
+    assert run([*arguments, "--out", str(out), "--resume"]) == 0
+    assert ThresholdFile.model_validate_json(out.read_text()).honest.num_rollouts == 8
 
 
 def test_interrupted_and_resumed_it_gives_the_same_file(
@@ -70,15 +138,20 @@ def test_interrupted_and_resumed_it_gives_the_same_file(
     whole, parted = tmp_path / "whole.json", tmp_path / "parted.json"
     assert run([*arguments, "--out", str(whole)]) == 0
     append = Journal.append
-    for num_entries in (3, 2):  # within the honest part, and among the deviations
+    for num_entries, num_kept in ((3, 3), (2, 5)):  # within the honest part, and among the deviations
         monkeypatch.setattr(Journal, "append", _interrupted_after(num_entries, append))
         assert run([*arguments, "--out", str(parted), "--resume"]) == 130
         assert not parted.exists()
+        *_, kept, command, interrupted = capsys.readouterr().err.splitlines()
+        assert (kept, interrupted) == (
+            f"{num_kept} measurements are kept in {parted}.unfinished; go on with:",
+            "interrupted",
+        )
     monkeypatch.setattr(Journal, "append", append)
     assert run([*arguments, "--out", str(parted)]) == 2  # not without being told to
     assert "wasn't finished" in capsys.readouterr().err
     assert run([*arguments, "--out", str(parted), "--seed", "1", "--resume"]) == 2
-    assert run([*arguments, "--out", str(parted), "--resume"]) == 0
+    assert run(shlex.split(command)[1:]) == 0  # as it was printed
     assert parted.read_bytes() == whole.read_bytes()
 
 
