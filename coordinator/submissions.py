@@ -5,6 +5,7 @@ In: rows. Out: `SubmissionView`, `Assignment` and `CaseFile` of `protocol/api.py
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
@@ -24,6 +25,7 @@ from protocol.api import (
     InclusionProof,
     ReauditState,
     ReauditView,
+    SettlingView,
     Standing,
     SubmissionView,
     VerdictView,
@@ -35,6 +37,7 @@ from protocol.merkle.history import inclusion_proof
 from protocol.wire import Evidence, Signed, Submission, Task, Verdict
 
 MAX_ASSIGNMENTS = 256
+SETTLING = ("submission.accepted", "submission.rejected")
 
 
 def submission_row(session: Session, submission_id: str) -> SubmissionRow:
@@ -63,6 +66,7 @@ def submission_view(session: Session, row: SubmissionRow, verdicts: Sequence[Ver
         epoch=row.epoch,
         log_index=row.log_index,
         verdicts=tuple(_verdict_view(verdict, votes.get((verdict.round, verdict.seat))) for verdict in verdicts),
+        settling=_settling_view(session, row.submission_id),
         reaudit=_reaudit_view(session, row.submission_id),
     )
 
@@ -165,6 +169,21 @@ def _inclusion(session: Session, event: Event) -> InclusionProof:
         root=anchor.root,
         epoch=anchor.epoch,
         path=inclusion_proof(log.LogNodes(session), event.index, anchor.size),
+    )
+
+
+def _settling_view(session: Session, submission_id: str) -> SettlingView | None:
+    """By the first event that settles it; a later one reinstates what a re-audit had challenged."""
+    event = session.scalar(
+        select(Event).where(Event.subject == submission_id, Event.type.in_(SETTLING)).order_by(Event.index).limit(1)
+    )
+    if event is None:
+        return None
+    anchor = log.epoch_of_leaf(session, event.index)
+    return SettlingView(
+        log_index=event.index,
+        epoch=anchor.epoch if anchor is not None else log.open_epoch(session),
+        amount_wei=int(json.loads(event.document)["data"]["amount_wei"]),
     )
 
 

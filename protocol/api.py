@@ -159,6 +159,14 @@ class ReauditView(_Shape):
     epoch: UInt64
 
 
+class SettlingView(_Shape):
+    """The decision in the log: its leaf, the epoch that anchors it, what the provider earned by it (0: rejected)."""
+
+    log_index: UInt64
+    epoch: UInt64
+    amount_wei: Wei
+
+
 class SubmissionView(_Shape):
     """A submission as it stands now."""
 
@@ -176,6 +184,8 @@ class SubmissionView(_Shape):
     epoch: UInt64
     log_index: UInt64
     verdicts: tuple[VerdictView, ...] = ()
+    settling: SettlingView | None = None
+    """None until it is decided; what a re-audit changes afterwards pays nothing, and isn't here."""
     reaudit: ReauditView | None = None
 
 

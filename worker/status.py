@@ -6,8 +6,8 @@ answer is listed under `unanswered` and the rest is shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, TypeVar
+from contextlib import closing
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,41 +16,28 @@ from protocol.chain.contracts import Contracts
 from protocol.chain.pool import ChainPool
 from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
-from protocol.errors import ProofpoolError
 from protocol.keystore import load_signer
 from protocol.reasons import RejectReason
-from protocol.wire import ZERO_ADDRESS, Address, Hash32, Wei
+from protocol.wire import ZERO_ADDRESS, Address, Wei
+from worker.account import Account
 from worker.config import WorkerConfig
 from worker.folder import Contents, contents
-from worker.outbox import Answer, Outbox
+from worker.outbox import Outbox
+from worker.payment import OPEN_CASES, PaymentState
+from worker.questions import Questions
+from worker.recent import RecentSubmission, account_of, case_of, seen, views_of
 
 NUM_RECENT = 10
-T = TypeVar("T")
 
 
 class _Shape(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class RecentSubmission(_Shape):
-    """One of the last submissions. `standing` is the coordinator's, or `refused` where it wasn't taken in.
-
-    `num_units` is None where the coordinator doesn't say.
-    """
-
-    submission_id: Hash32
-    policy_version: int
-    counter: int
-    standing: str
-    num_units: int | None
-    reason: str | None
-    hint: str | None
-
-
 class NodeStatus(_Shape):
     """EARNING: accepted work among the last submissions. IDLE: nothing stands against it. BLOCKED: see `todo`."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     verdict: Literal["EARNING", "IDLE", "BLOCKED"]
     why: str
     todo: str
@@ -58,6 +45,8 @@ class NodeStatus(_Shape):
     provider: Address | None
     allotment_wei: Wei | None
     min_allotment_wei: Wei | None
+    claimed_wei: Wei | None
+    withheld_wei: Wei | None
     pool_version: int | None
     local_versions: tuple[int, ...]
     num_leases: int
@@ -74,6 +63,7 @@ class _Facts(_Shape):
     provider: Address | None
     is_registered: bool | None
     allotment_wei: int | None
+    account: Account | None
     recent: tuple[RecentSubmission, ...]
     unanswered: tuple[str, ...]
 
@@ -91,6 +81,8 @@ def look(config: WorkerConfig) -> NodeStatus:
         provider=facts.provider,
         allotment_wei=facts.allotment_wei,
         min_allotment_wei=facts.pool.min_allotment_wei if facts.pool else None,
+        claimed_wei=facts.account.claimed_wei if facts.account else None,
+        withheld_wei=facts.account.withheld_wei if facts.account else None,
         pool_version=facts.pool.policy_version if facts.pool else None,
         local_versions=here.policy_versions,
         num_leases=here.num_leases,
@@ -113,7 +105,10 @@ def print_status(status: NodeStatus) -> None:
         reason = "" if row.reason is None else f"{row.reason}: {row.hint}"
         units = "" if row.num_units is None else f"{row.num_units} units"
         counted = f"v{row.policy_version} #{row.counter}"
-        print(f"{row.submission_id}  {counted:<8} {row.standing:<9} {units:<11} {reason}".rstrip())
+        words = row.payment.words + (f"; {reason}" if reason else "")
+        print(f"{row.submission_id}  {counted:<8} {row.standing:<10} {units:<11} {words}".rstrip())
+        if row.payment.todo:
+            print(f"  do: {row.payment.todo}")
 
 
 def _rows(status: NodeStatus) -> tuple[tuple[str, str], ...]:
@@ -125,61 +120,57 @@ def _rows(status: NodeStatus) -> tuple[tuple[str, str], ...]:
         ("node", status.node),
         ("provider", status.provider or "unknown"),
         ("allotment", stake + least),
+        ("paid", f"{_wei(status.claimed_wei)}; {_wei(status.withheld_wei)} withheld by cases"),
         ("weights", f"newest {newest}; here {here}"),
         ("at hand", f"{status.num_leases} leased, {status.num_pending} waiting to be sent"),
     )
 
 
+def _wei(amount: int | None) -> str:
+    return "unknown" if amount is None else f"{amount} wei"
+
+
 def _facts(config: WorkerConfig) -> _Facts:
     node = load_signer(0, config.keystore, config.password_file).address
-    client = CoordinatorClient(config.coordinator_url)
-    unanswered: list[str] = []
-    pool = _asked(client.pool, unanswered)
-    answers = Outbox(config.data_dir / "outbox", config.give_up_seconds).answers()[-NUM_RECENT:]
-    recent = [_recent(answer, client if pool else None, unanswered) for answer in answers]
-    client.close()
-    ledger = config.ledger or (pool.contracts.ledger if pool else None)
-    chain = _asked(lambda: _chain(config, ledger), unanswered) if ledger else None
-    provider = _asked(lambda: chain.provider_of(node), unanswered) if chain else None
+    questions = Questions()
+    with closing(CoordinatorClient(config.coordinator_url)) as client:
+        pool = questions.ask(client.pool)
+        ledger = config.ledger or (pool.contracts.ledger if pool else None)
+        chain = questions.ask(lambda: _chain(config, ledger)) if ledger else None
+        provider = questions.ask(lambda: chain.provider_of(node)) if chain else None
+        recent, account = _work(config, client if pool else None, chain, provider, questions)
     return _Facts(
         node=node,
         pool=pool,
         provider=None if provider == ZERO_ADDRESS else provider,
         is_registered=None if provider is None else provider != ZERO_ADDRESS,
-        allotment_wei=_asked(lambda: chain.allotment_wei(node), unanswered) if chain else None,
+        allotment_wei=questions.ask(lambda: chain.allotment_wei(node)) if chain else None,
+        account=account,
         recent=tuple(recent),
-        unanswered=tuple(dict.fromkeys(unanswered)),
+        unanswered=questions.unanswered,
     )
 
 
-def _asked(question: Callable[[], T], unanswered: list[str]) -> T | None:
-    """The answer, or None and a line in `unanswered`: a status must not fail where one of its sources does."""
-    try:
-        return question()
-    except ProofpoolError as error:
-        unanswered.append(f"{error.what}: {error.why}")
-        return None
+def _work(
+    config: WorkerConfig,
+    client: CoordinatorClient | None,
+    chain: ChainPool | None,
+    provider: str | None,
+    questions: Questions,
+) -> tuple[list[RecentSubmission], Account | None]:
+    """The last submissions, and the account that they are paid to."""
+    answers = Outbox(config.data_dir / "outbox", config.give_up_seconds).answers()[-NUM_RECENT:]
+    views = views_of(answers, client, questions) if client else {}
+    account = None
+    if client and chain and provider and provider != ZERO_ADDRESS:
+        account = account_of(provider, list(views.values()), client, chain, questions)
+    cases = [case_of(answer, client, chain, questions) for answer in answers]
+    recent = [seen(a, views.get(a.submission_id), account, case) for a, case in zip(answers, cases, strict=True)]
+    return recent, account
 
 
 def _chain(config: WorkerConfig, ledger: str) -> ChainPool:
     return ChainPool(Contracts.connect(config.chain_url, ledger, SystemClock()), config.pool_id)
-
-
-def _recent(answer: Answer, client: CoordinatorClient | None, unanswered: list[str]) -> RecentSubmission:
-    """A submission as the coordinator sees it now, or as it was answered."""
-    view = None
-    if client is not None and answer.receipt is not None:
-        view = _asked(lambda: client.submission(answer.submission_id), unanswered)
-    reason = answer.refusal.value if answer.refusal else view.reason if view else None
-    return RecentSubmission(
-        submission_id=answer.submission_id,
-        policy_version=answer.policy_version,
-        counter=answer.counter,
-        standing="refused" if answer.refusal else view.standing.value if view else "received",
-        num_units=view.num_units if view else None,
-        reason=reason,
-        hint=RejectReason(reason).hint if reason else None,
-    )
 
 
 def _verdict(facts: _Facts, here: Contents) -> tuple[Literal["EARNING", "IDLE", "BLOCKED"], str, str]:
@@ -194,13 +185,24 @@ def _verdict(facts: _Facts, here: Contents) -> tuple[Literal["EARNING", "IDLE", 
     if pool is None:
         todo = "check `coordinator_url`; a running worker goes on by itself once it answers"
         return "BLOCKED", "the coordinator doesn't answer: what became of submissions isn't known", todo
+    accused = [row for row in facts.recent if row.payment.state in OPEN_CASES]
+    if accused:
+        last = accused[-1]
+        return "BLOCKED", f"{len(accused)} of the last submissions are accused of forgery", last.payment.todo
     num_accepted = sum(row.standing == Standing.ACCEPTED for row in facts.recent)
     rejected = [row for row in facts.recent if row.reason]
     if rejected and not num_accepted:
         last = rejected[-1]
-        return "BLOCKED", f"the last {len(rejected)} that were judged were refused: {last.reason}", last.hint or ""
+        why = f"the last {len(rejected)} that were judged were refused: {last.reason}"
+        return "BLOCKED", f"{why}{_slashes(facts)}", last.hint or ""
     if num_accepted:
-        return "EARNING", f"{num_accepted} of the last {len(facts.recent)} submissions accepted", ""
+        return "EARNING", f"{num_accepted} of the last {len(facts.recent)} submissions accepted{_slashes(facts)}", ""
     if not here.policy_versions:
         return "IDLE", "no policy version is here yet", "start the worker, or wait for the first version"
     return "IDLE", "no submission is accepted yet", ""
+
+
+def _slashes(facts: _Facts) -> str:
+    """What the last submissions have cost, if anything."""
+    lost = [row.payment.slashed_wei or 0 for row in facts.recent if row.payment.state is PaymentState.SLASHED]
+    return f"; slashed {sum(lost)} wei for {len(lost)} of them" if lost else ""

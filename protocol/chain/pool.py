@@ -76,10 +76,20 @@ class CaseState(IntEnum):
 
 @dataclass(frozen=True)
 class CaseRecord:
-    """A case as the Court has it; `deadline` is the appeal's, in chain seconds."""
+    """A case as the Court has it; `deadline` is the appeal's, in chain seconds, `held_wei` of the node's stake."""
 
     state: CaseState
     deadline: int
+    held_wei: int = 0
+
+
+@dataclass(frozen=True)
+class EarningsRecord:
+    """An earnings root on chain: of payments up to `epoch`, claimable from `claimable_time` (chain seconds) on."""
+
+    epoch: int
+    root: str
+    claimable_time: int
 
 
 @dataclass(frozen=True)
@@ -198,7 +208,27 @@ class ChainPool:
 
     def case_of(self, submission_id: str) -> CaseRecord:
         found = self._read("court", "caseOf", submission_id)
-        return CaseRecord(CaseState(found["state"]), found["deadline"])
+        return CaseRecord(CaseState(found["state"]), found["deadline"], found["held_stake"])
+
+    def earnings_since(self, epoch: int) -> list[EarningsRecord]:
+        """Every root that covers payments of `epoch`, oldest first."""
+        number, found = self._read("ledger", "newestEarnings", self.pool_id)
+        roots: list[EarningsRecord] = []
+        while found["root"] != ZERO_HASH and number >= epoch:
+            roots.insert(0, EarningsRecord(number, found["root"], found["claimable_time"]))
+            if found["previous_epoch"] == number:
+                break
+            number = found["previous_epoch"]
+            found = self._read("ledger", "earningsOf", self.pool_id, number)
+        return roots
+
+    def claimed_wei(self, account: str) -> int:
+        """What the pool has paid to an account."""
+        return int(self._read("ledger", "claimed", self.pool_id, account))
+
+    def withheld_wei(self, account: str) -> int:
+        """Of an account's earnings, by cases: held by open ones, deducted by upheld ones."""
+        return int(self._read("ledger", "withheld", self.pool_id, account))
 
     def publish_weights(self, policy_version: int, manifest_hash: str) -> None:
         """Publish a version. Raises TransactionReverted where it's out of order or published already."""

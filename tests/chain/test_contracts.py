@@ -299,6 +299,11 @@ def test_a_case_that_nobody_opened_is_none(site: Site) -> None:
     assert site.pool.case_of(SUBMISSION) == CaseRecord(CaseState.NONE, 0)
 
 
+def test_an_account_of_which_nothing_is_known_is_empty(site: Site) -> None:
+    assert site.pool.earnings_since(0) == []
+    assert (site.pool.claimed_wei(SUBMISSION[:42]), site.pool.withheld_wei(SUBMISSION[:42])) == (0, 0)
+
+
 def test_a_process_without_an_account_sends_nothing(site: Site) -> None:
     with pytest.raises(UsageError, match="no account"):
         site.pool.enforce(SUBMISSION)

@@ -15,6 +15,7 @@ from coordinator.outbox import CallState
 from coordinator.sender import send_outbox
 from protocol.api import EarningsStatement
 from protocol.canonical import JsonValue
+from protocol.chain.pool import ChainPool, EarningsRecord
 from protocol.errors import ProofpoolError, TransactionReverted
 from protocol.merkle.standard import earnings_tree
 from protocol.signing import Signer
@@ -148,6 +149,10 @@ def test_a_commit_survives_a_restart_between_attestation_and_sending(world: Worl
     found = world.read("ledger", "earningsOf", world.pool_id, statement.epoch)
     assert (found["root"], found["total"]) == (statement.root, statement.total_wei)
     assert found["claimable_time"] == row_of(world, statement.epoch).claimable_time
+    record = EarningsRecord(statement.epoch, statement.root, found["claimable_time"])
+    pool = ChainPool(world.contracts, world.pool_id)
+    assert pool.earnings_since(0) == pool.earnings_since(statement.epoch) == [record]
+    assert pool.earnings_since(statement.epoch + 1) == []
 
 
 def test_attestations_count_only_if_a_seat_signed_this_statement(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from protocol.reasons import Outcome, RejectReason
 from protocol.signing import Signer
 
 
@@ -28,6 +29,24 @@ def test_a_full_page_links_to_the_next_one(site: Any) -> None:
         second = http.get(first.links["next"]["url"])
         assert [row["submission_id"] for answer in (first, second) for row in answer.json()] == ids
         assert "next" not in http.get("/v1/submissions", params={"limit": 3}).links
+
+
+def test_a_decision_is_shown_with_its_epoch_and_what_it_earned(site: Any) -> None:
+    accepted, dropped, waiting = site.submit(), site.submit(), site.submit()
+    site.judge(accepted)
+    site.judge(dropped, Outcome.DROP, RejectReason.LOGPROB_MISMATCH)
+    client = site.client()
+    paid = client.submission(accepted)
+    assert paid.settling is not None
+    assert paid.settling.amount_wei == paid.num_units * paid.task.message.price_wei > 0
+    assert client.submission(dropped).settling.amount_wei == 0
+    assert client.submission(waiting).settling is None
+    open_epoch = client.submission(dropped).settling.epoch
+    assert site.close_epoch() == open_epoch
+    site.close_epoch()
+    assert client.submission(dropped).settling.epoch == open_epoch > paid.settling.epoch
+    (leaf,) = [e for e in client.entries(paid.settling.log_index, limit=1)]
+    assert (leaf.event["type"], leaf.subject) == ("submission.accepted", accepted)
 
 
 def test_files_are_immutable_for_caches(site: Any) -> None:

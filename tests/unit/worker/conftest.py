@@ -27,6 +27,7 @@ from protocol.rules import Rules
 from protocol.shardcast.origin import publish
 from protocol.signing import Signer, SigningDomain
 from protocol.tokenizer import Tokenizer
+from protocol.trace import Trace, TraceStage
 from protocol.wire import Receipt, Signed, Task, WeightsRelease
 from worker.config import WorkerConfig
 from worker.folder import WorkerFolder
@@ -102,6 +103,7 @@ class FakeChain:
 class FakePool:
     """A coordinator that leases and takes in, and an origin under the same address.
 
+    `settlings`, `earned` (by epoch, then account) and `slashes` are what it says of money.
     `outage` makes everything unreachable; `refusals` are given to the next requests of a path's first word;
     `loses_leases` makes leases whose answer never arrives; `receipt_signer` and `receipt_for` make receipts that bind
     nobody, or speak of something else.
@@ -118,6 +120,9 @@ class FakePool:
     tasks: list[Signed[Task]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     standings: dict[str, tuple[api.Standing, str | None]] = field(default_factory=dict)
+    settlings: dict[str, api.SettlingView] = field(default_factory=dict)
+    earned: dict[int, dict[str, int]] = field(default_factory=dict)
+    slashes: dict[str, int] = field(default_factory=dict)
     received: dict[str, tuple[api.SubmissionEnvelope, list[Rollout]]] = field(default_factory=dict)
     returned: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
@@ -252,8 +257,26 @@ class FakePool:
             received_time=1,
             epoch=0,
             log_index=1,
+            settling=self.settlings.get(submission_id),
         )
         return self._answer(view)
+
+    def _earnings(self, request: httpx.Request, epoch: str) -> httpx.Response:
+        """The statement behind an epoch's root."""
+        accounts = tuple(api.ProviderEarnings(account=a, cumulative_wei=n) for a, n in self.earned[int(epoch)].items())
+        root, total = "0x" + "00" * 32, sum(self.earned[int(epoch)].values())
+        statement = api.EarningsStatement(
+            pool_id=POOL_ID, epoch=int(epoch), root=root, total_wei=total, accounts=accounts
+        )
+        return self._answer(statement)
+
+    def _trace(self, request: httpx.Request, submission_id: str) -> httpx.Response:
+        """As far as the Registry's slash goes."""
+        values = {"amount": str(self.slashes[submission_id])}
+        event = {"stage": "chain", "id": None, "status": "Slashed", "signer": None, "time": 1, "values": values}
+        freshness = api.Freshness(head_block=1, indexed_block=1, chain_time=1, lag_seconds=0)
+        stage = TraceStage.model_validate({**event, "log_indexes": ()})
+        return self._answer(Trace(submission_id=submission_id, stages=(stage,), freshness=freshness))
 
     def _answer(self, document: Any) -> httpx.Response:
         return httpx.Response(200, content=document.model_dump_json().encode())

@@ -3,27 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from protocol.api import Standing
+from protocol.api import SettlingView, Standing
+from protocol.chain.pool import CaseRecord, CaseState, EarningsRecord
 from protocol.errors import ChainError
 from protocol.keystore import CHEAP_SCRYPT_N, create_keystore
+from protocol.merkle.standard import earnings_tree
 from protocol.reasons import RejectReason
 from protocol.wire import ZERO_ADDRESS
 from worker import status
 from worker.config import WorkerConfig
 from worker.loop import Worker
+from worker.payment import PaymentState
 from worker.status import NodeStatus, look, print_status
 
 PROVIDER = "0x" + "77" * 20
+NOW = 1_000
+
+
+@dataclass
+class Ledger:
+    """What the chain says of node and money; tests write into it."""
+
+    provider: str = PROVIDER
+    allotment: int = 1
+    claimed: int = 0
+    withheld: int = 0
+    roots: list[EarningsRecord] = field(default_factory=list)
+    cases: dict[str, CaseRecord] = field(default_factory=dict)
+
+    def time(self) -> int:
+        return NOW
+
+    def provider_of(self, node: str) -> str:
+        return self.provider
+
+    def allotment_wei(self, node: str) -> int:
+        return self.allotment
+
+    def claimed_wei(self, account: str) -> int:
+        return self.claimed
+
+    def withheld_wei(self, account: str) -> int:
+        return self.withheld
+
+    def earnings_since(self, epoch: int) -> list[EarningsRecord]:
+        return [root for root in self.roots if root.epoch >= epoch]
+
+    def case_of(self, submission_id: str) -> CaseRecord:
+        return self.cases.get(submission_id, CaseRecord(CaseState.NONE, 0))
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
 
 
 @pytest.fixture
 def look_at(
-    pool: Any, make_config: Callable[..., WorkerConfig], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    pool: Any, ledger: Ledger, make_config: Callable[..., WorkerConfig], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., NodeStatus]:
     """The status against the fake pool and a chain that says what a test wants."""
     create_keystore(tmp_path / "key.json", "word", secret=(3).to_bytes(32, "big"), scrypt_n=CHEAP_SCRYPT_N)
@@ -31,15 +73,15 @@ def look_at(
     password_file.touch(mode=0o600)
     password_file.write_text("word\n")
 
-    def looked(provider: str = PROVIDER, allotment_wei: int = 1, chain_answers: bool = True) -> NodeStatus:
+    def looked(chain_answers: bool = True, **settings: Any) -> NodeStatus:
         def chain(*arguments: Any) -> Any:
             if not chain_answers:
                 raise ChainError("the node doesn't answer", "http://chain")
-            return SimpleNamespace(provider_of=lambda node: provider, allotment_wei=lambda node: allotment_wei)
+            return ledger
 
         monkeypatch.setattr(status, "_chain", chain)
         monkeypatch.setattr(status, "CoordinatorClient", lambda url: pool.membership().coordinator)
-        return look(make_config(password_file=password_file))
+        return look(make_config(password_file=password_file, **settings))
 
     return looked
 
@@ -84,12 +126,13 @@ def test_work_that_waits_for_its_verdict_hides_no_refusals(
 
 @pytest.mark.parametrize(
     ("chain", "reason"),
-    [({"provider": ZERO_ADDRESS}, RejectReason.NOT_REGISTERED), ({"allotment_wei": 0}, RejectReason.UNDERSTAKED)],
+    [(Ledger(provider=ZERO_ADDRESS), RejectReason.NOT_REGISTERED), (Ledger(allotment=0), RejectReason.UNDERSTAKED)],
 )
 def test_registration_and_stake_come_first(
-    look_at: Callable[..., NodeStatus], chain: dict[str, Any], reason: RejectReason
+    look_at: Callable[..., NodeStatus], ledger: Ledger, chain: Ledger, reason: RejectReason
 ) -> None:
-    found = look_at(**chain)
+    ledger.provider, ledger.allotment = chain.provider, chain.allotment
+    found = look_at()
     assert (found.verdict, found.todo) == ("BLOCKED", reason.hint)
 
 
@@ -110,9 +153,10 @@ def test_what_doesnt_answer_is_named_and_the_rest_is_shown(
 
 
 def test_people_read_the_verdict_in_the_first_line(
-    look_at: Callable[..., NodeStatus], capsys: pytest.CaptureFixture[str]
+    look_at: Callable[..., NodeStatus], ledger: Ledger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_status(look_at(provider=ZERO_ADDRESS))
+    ledger.provider = ZERO_ADDRESS
+    print_status(look_at())
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first == "BLOCKED the node isn't registered"
     assert "register the node" in second
@@ -127,3 +171,91 @@ def test_people_can_copy_whole_ids(
     print_status(found)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if found.recent[0].submission_id in line]
     assert "accepted" in line and f"{found.recent[0].num_units} units" in line
+
+
+def test_where_the_money_of_accepted_work_stands(
+    look_at: Callable[..., NodeStatus],
+    make_worker: Any,
+    pool: Any,
+    ledger: Ledger,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Waiting for a root, claimable later, claimable, paid: each says so, in the document and in words."""
+    turned(make_worker, pool, (Standing.ACCEPTED, None), (Standing.RECEIVED, None))
+    settled, _ = pool.received
+    pool.settlings[settled] = SettlingView(log_index=5, epoch=2, amount_wei=70)
+
+    def said() -> tuple[list[str], str]:
+        found = look_at()
+        capsys.readouterr()
+        print_status(found)
+        return [row.payment.state.value for row in found.recent], capsys.readouterr().out
+
+    states, text = said()
+    assert states == ["waiting_for_earnings_root", "waiting_for_verdicts"]
+    assert "70 wei earned, waiting for the earnings root" in text and "waiting for verdicts" in text
+    pool.earned = {2: {PROVIDER: 70}}
+    ledger.roots = [EarningsRecord(2, earnings_tree(pool.earned[2]).root, NOW + 15)]
+    states, text = said()
+    assert states[0] == "claimable_later" and "70 wei earned, claimable in 15 s" in text
+    ledger.roots = [EarningsRecord(2, ledger.roots[0].root, NOW)]
+    states, text = said()
+    assert states[0] == "claimable" and "70 wei claimable" in text and "Ledger.claim" in text
+    ledger.claimed = 70
+    states, text = said()
+    assert states[0] == "paid" and "70 wei paid" in text and "paid       70 wei; 0 wei withheld" in text
+
+
+def test_a_statement_that_isnt_the_chains_root_says_nothing_of_payment(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, ledger: Ledger
+) -> None:
+    turned(make_worker, pool, (Standing.ACCEPTED, None))
+    (settled,) = pool.received
+    pool.settlings[settled] = SettlingView(log_index=5, epoch=2, amount_wei=70)
+    pool.earned = {2: {PROVIDER: 7_000}}
+    ledger.roots = [EarningsRecord(2, earnings_tree({PROVIDER: 70}).root, NOW)]
+    found = look_at()
+    assert found.recent[0].payment.state is PaymentState.ACCEPTED
+    assert any("other earnings than the chain" in line for line in found.unanswered)
+
+
+def test_an_accusation_and_a_slash_are_told_with_what_can_be_done(
+    look_at: Callable[..., NodeStatus],
+    make_worker: Any,
+    pool: Any,
+    ledger: Ledger,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    turned(make_worker, pool, (Standing.REJECTED, "toploc_mismatch"))
+    (forged,) = pool.received
+    pool.settlings[forged] = SettlingView(log_index=5, epoch=2, amount_wei=0)
+    found = look_at()
+    assert found.recent[0].payment.state is PaymentState.DROPPED
+    assert "slash" not in found.why
+    ledger.cases[forged] = CaseRecord(CaseState.ACCUSED, NOW + 12, held_wei=500)
+    found = look_at()
+    assert (found.verdict, found.recent[0].payment.state) == ("BLOCKED", PaymentState.ACCUSED)
+    assert found.recent[0].payment.held_wei == 500
+    assert "accused" in found.why and "appeal" in found.todo and "12 s from now" in found.todo
+    capsys.readouterr()
+    print_status(found)
+    assert "accused, 500 wei of the stake are held; toploc_mismatch: " in capsys.readouterr().out
+    ledger.cases[forged] = CaseRecord(CaseState.UPHELD, NOW, held_wei=500)
+    pool.slashes[forged] = 450
+    found = look_at()
+    assert found.recent[0].payment.state is PaymentState.SLASHED
+    assert "slashed 450 wei" in found.why
+    print_status(found)
+    assert "slashed, 450 wei of the stake; toploc_mismatch: " in capsys.readouterr().out
+
+
+def test_a_case_is_told_without_a_coordinator(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, ledger: Ledger, make_config: Any
+) -> None:
+    turned(make_worker, pool, (Standing.REJECTED, "toploc_mismatch"))
+    (forged,) = pool.received
+    ledger.cases[forged] = CaseRecord(CaseState.UPHELD, NOW, held_wei=500)
+    pool.outage = True
+    found = look_at(ledger="0x" + "11" * 20)
+    assert found.recent[0].payment.state is PaymentState.SLASHED
+    assert found.recent[0].payment.slashed_wei == 500

@@ -1,0 +1,97 @@
+"""A provider's money on chain: what is claimed, what cases withhold, which roots there are, and one submission's case.
+
+In: the chain's pool, and the coordinator for the statements behind roots, which are held against them. Out: `Account`,
+`Case`. Times are the chain's, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from protocol.chain.pool import CaseState, ChainPool, EarningsRecord
+from protocol.client import CoordinatorClient
+from protocol.errors import VerificationFailed
+from protocol.merkle.standard import earnings_tree
+
+
+@dataclass(frozen=True)
+class Root:
+    """An earnings root; `cumulative_wei` is what it gives the provider in all."""
+
+    epoch: int
+    claimable_time: int
+    cumulative_wei: int
+
+
+@dataclass(frozen=True)
+class Account:
+    """The provider's side of the ledger; `roots`, oldest first, reach back as far as was asked."""
+
+    time: int
+    claimed_wei: int
+    withheld_wei: int
+    roots: Sequence[Root]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case at the Court: `held_wei` of the stake, `slashed_wei` of it once it is upheld."""
+
+    state: CaseState
+    held_wei: int
+    slashed_wei: int
+    deadline: int
+    deadline_in_seconds: int
+
+
+def read_account(client: CoordinatorClient, chain: ChainPool, provider: str, first_epoch: int | None) -> Account:
+    """With the roots that cover payments of `first_epoch` and later; with none where that is None.
+
+    Raises VerificationFailed where the coordinator's statement isn't what the chain's root is over.
+    """
+    records = [] if first_epoch is None else chain.earnings_since(first_epoch)
+    return Account(
+        time=chain.time(),
+        claimed_wei=chain.claimed_wei(provider),
+        withheld_wei=chain.withheld_wei(provider),
+        roots=[
+            Root(record.epoch, record.claimable_time, _cumulative_wei(client, record, provider)) for record in records
+        ],
+    )
+
+
+def read_case(client: CoordinatorClient | None, chain: ChainPool, submission_id: str) -> Case | None:
+    """None where there is no case. Without a coordinator, what was slashed is said to be all that was held."""
+    found = chain.case_of(submission_id)
+    if found.state is CaseState.NONE:
+        return None
+    slashed_wei = _slashed_wei(client, submission_id) if client and found.state is CaseState.UPHELD else None
+    return Case(
+        state=found.state,
+        held_wei=found.held_wei,
+        slashed_wei=found.held_wei if slashed_wei is None else slashed_wei,
+        deadline=found.deadline,
+        deadline_in_seconds=max(0, found.deadline - chain.time()),
+    )
+
+
+def _cumulative_wei(client: CoordinatorClient, record: EarningsRecord, provider: str) -> int:
+    stated = {row.account: row.cumulative_wei for row in client.earnings(record.epoch).accounts}
+    if not stated or earnings_tree(stated).root != record.root:
+        raise VerificationFailed(
+            "the coordinator states other earnings than the chain",
+            f"epoch {record.epoch}, root {record.root}",
+            "keep what it says; `proofpool audit money` shows where they part",
+        )
+    return stated.get(provider, 0)
+
+
+def _slashed_wei(client: CoordinatorClient, submission_id: str) -> int | None:
+    """What the Registry took, as the coordinator has seen it; less than was held where an earlier case fell."""
+    amounts = [
+        int(stage.values["amount"])
+        for stage in client.trace(submission_id).stages
+        if stage.stage == "chain" and stage.status == "Slashed"
+    ]
+    return amounts[-1] if amounts else None
