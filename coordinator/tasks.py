@@ -21,8 +21,8 @@ from coordinator.nonces import use_nonce
 from coordinator.pool import chain_time, newest_version, pool_record
 from coordinator.rules import rules_document
 from coordinator.standing import OPEN, move
-from protocol.api import Standing
-from protocol.errors import Rejected
+from protocol.api import Standing, TaskView
+from protocol.errors import NotFound, Rejected
 from protocol.http import Caller
 from protocol.reasons import RejectReason
 from protocol.wire import Signed, Task
@@ -181,6 +181,19 @@ def open_tasks(coordinator: Coordinator, node: str) -> list[Signed[Task]]:
     with coordinator.reading() as session:
         leased = select(TaskRow.signed_task).where(TaskRow.node == node, TaskRow.standing == Standing.LEASED)
         return [Signed[Task].model_validate(task) for task in session.scalars(leased.order_by(TaskRow.log_index))]
+
+
+def task_view(session: Session, task_id: str) -> TaskView:
+    """Raises NotFound where no such task was leased."""
+    row = session.get(TaskRow, task_id)
+    if row is None:
+        raise NotFound("no such task", task_id, "a rollout file names its own in its header")
+    handed_in = select(SubmissionRow.submission_id).where(SubmissionRow.task_id == task_id)
+    return TaskView(
+        task=Signed[Task].model_validate(row.signed_task),
+        standing=Standing(row.standing),
+        submission_id=session.scalar(handed_in),
+    )
 
 
 def give_back(coordinator: Coordinator, node: str, task_id: str) -> None:

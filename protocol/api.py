@@ -134,6 +134,14 @@ class TaskRequest(_Shape):
     policy_version: UInt64
 
 
+class TaskView(_Shape):
+    """A leased task, and what was handed in for it."""
+
+    task: Signed[Task]
+    standing: Standing
+    submission_id: Hash32 | None
+
+
 class SubmissionEnvelope(_Shape):
     """Sent with the file: header `Proofpool-Submission`, base64url of its JSON. `signature` is the node's."""
 

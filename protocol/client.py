@@ -63,6 +63,10 @@ class CoordinatorClient:
         """The leases that the calling node holds, oldest first: `lease` isn't idempotent, its answer may get lost."""
         return self._list(Signed[Task], "/v1/tasks")
 
+    def task(self, task_id: str) -> api.TaskView:
+        """Any node's. Raises NotFound."""
+        return self._get(api.TaskView, f"/v1/tasks/{task_id}")
+
     def return_task(self, task_id: str) -> None:
         """Hand a lease back that won't be used."""
         self._request("DELETE", f"/v1/tasks/{task_id}")

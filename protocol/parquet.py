@@ -9,7 +9,7 @@ Source: the Apache Parquet format, parquet.thrift.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from protocol.errors import MalformedFile
@@ -40,9 +40,7 @@ class Page:
 def check_pages(data: bytes, *, metadata_key: bytes, max_values: int, max_bytes: int) -> None:
     """Raises MalformedFile unless all pages are plain and hold at most so many values and bytes together."""
     footer, footer_start = _footer(data)
-    keys = [pair.take(1, BINARY) for pair in footer.structs(5)]
-    if keys != [metadata_key]:
-        raise MalformedFile("a parquet file has other metadata than ours", str(keys)[:200])
+    _check_metadata([pair.take(1, BINARY) for pair in footer.structs(5)], metadata_key)
     if len(footer.structs(2)) > MAX_SCHEMA_ELEMENTS:
         raise MalformedFile("a parquet file's schema is too large", f"{len(footer.structs(2))} elements")
     num_pages = num_values = num_bytes = 0
@@ -53,6 +51,32 @@ def check_pages(data: bytes, *, metadata_key: bytes, max_values: int, max_bytes:
                 "a parquet file unfolds into too much",
                 f"over {max_values} values, {max_bytes} bytes or {MAX_PAGES} pages",
             )
+
+
+def read_metadata(data: bytes, key: bytes) -> bytes:
+    """What the file's metadata has under its only key. Raises MalformedFile; nothing else of the file is looked at."""
+    footer, _ = _footer(data)
+    pairs = footer.structs(5)
+    _check_metadata([pair.take(1, BINARY) for pair in pairs], key)
+    return bytes(pairs[0].take(2, BINARY))
+
+
+def _check_metadata(keys: Sequence[bytes], wanted: bytes) -> None:
+    """Our own key, once, and no other: what an editor adds to a file, or leaves out, is named."""
+    if list(keys) == [wanted]:
+        return
+    extra = [key for position, key in enumerate(keys) if key != wanted or wanted in keys[:position]]
+    faults = [f"{_text(wanted)} is missing"] if wanted not in keys else []
+    faults += [f"{', '.join(map(_text, extra))} is extra"] if extra else []
+    raise MalformedFile(
+        "a parquet file has other metadata than ours",
+        "; ".join(faults)[:200],
+        "an editor has rewritten it? hand in what write_rollouts wrote",
+    )
+
+
+def _text(key: bytes) -> str:
+    return repr(key.decode(errors="replace")[:40])
 
 
 def _footer(data: bytes) -> tuple[Struct, int]:

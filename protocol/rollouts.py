@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict
 
 from protocol.canonical import canonical_json, hex0x
 from protocol.errors import MalformedFile, NotCanonical
-from protocol.parquet import check_pages
+from protocol.parquet import check_pages, read_metadata
 from protocol.rules import SamplingRules
 from protocol.wire import PROTOCOL_VERSION, Hash32, SchemaVersion
 
@@ -161,6 +161,16 @@ def read_rollouts(data: bytes, *, max_rows: int, max_tokens: int) -> tuple[FileH
     for index, rollout in enumerate(rollouts):
         _check_row(index, rollout, max_tokens)
     return header, rollouts
+
+
+def read_header(data: bytes) -> FileHeader:
+    """What a file says of itself; its rows aren't looked at. Raises MalformedFile."""
+    try:
+        header = FileHeader.model_validate_json(read_metadata(data, HEADER_KEY))
+        canonical_json(header.model_dump(mode="json"))
+    except (ValueError, NotCanonical) as error:
+        raise MalformedFile("a rollout file's header can't be read", f"{error}".partition("\n")[0][:200]) from error
+    return header
 
 
 def _check_shape(file: pq.ParquetFile, max_rows: int) -> None:

@@ -78,11 +78,15 @@ def overlap(config: ConfigFile = None, as_json: AsJson = False) -> None:
 @app.command()
 def check(
     file: Annotated[Path, typer.Argument(help="The rollout file (parquet).")],
-    task: Annotated[Path, typer.Option(help="JSON of the signed task that it is for.")],
-    rules: Annotated[Path, typer.Option(help="JSON of the pool's rules.")],
-    model: Annotated[Path, typer.Option(help="Model folder of the task's policy version.")],
+    coordinator: Annotated[str | None, typer.Option(help="Base URL: it is asked for what isn't given.")] = None,
+    task: Annotated[Path | None, typer.Option(help="JSON of the signed task that it is for.")] = None,
+    rules: Annotated[Path | None, typer.Option(help="JSON of the pool's rules.")] = None,
+    pool: Annotated[Path | None, typer.Option(help="JSON of the pool (GET /v1/pool): whose keys sign.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model folder of the task's policy version.")] = None,
     beacon: Annotated[str | None, typer.Option(help="Beacon of a draw: audit the rollouts that its seats do.")] = None,
-    submission_id: Annotated[str | None, typer.Option(help="The drawn submission's id, with --beacon.")] = None,
+    submission_id: Annotated[
+        str | None, typer.Option(help="The drawn submission's id, with --beacon; with --coordinator, what to compare.")
+    ] = None,
     round_number: Annotated[int, typer.Option("--round", help="The draw's round, with --beacon.")] = 0,
     as_json: AsJson = False,
 ) -> int:
@@ -90,12 +94,14 @@ def check(
 
     The model looks at every rollout; with --beacon and --submission-id, at those that the rules' audit policy draws.
     """
+    from protocol.checks.basis import Given
     from protocol.checks.local_check import check_file
-    from protocol.checks.report import FileReport
     from protocol.checks.report_table import print_report
 
-    plan = _plan(beacon, submission_id, round_number)
-    report = FileReport.of(check_file(file, task, rules, model, plan), submission_id)
+    given = Given(task=task, rules=rules, pool=pool, model=model, coordinator=coordinator)
+    given.check()
+    plan = _plan(beacon, submission_id, round_number, is_asked=coordinator is not None)
+    report = check_file(file, given, plan, submission_id).report
     if as_json:
         print(report.model_dump_json())
     else:
@@ -103,12 +109,14 @@ def check(
     return 0 if report.holds else 3
 
 
-def _plan(beacon: str | None, submission_id: str | None, round_number: int) -> Plan:
+def _plan(beacon: str | None, submission_id: str | None, round_number: int, *, is_asked: bool) -> Plan:
+    """With a coordinator to ask, a submission alone is there to be compared with."""
     from protocol.canonical import is_hash32
     from protocol.checks.audit_rows import drawn_by, everything
     from protocol.errors import UsageError
 
-    if beacon is None and submission_id is None:
+    is_alone = submission_id is None or (is_asked and is_hash32(submission_id))
+    if beacon is None and is_alone:
         return everything
     if beacon is None or submission_id is None or not is_hash32(beacon) or not is_hash32(submission_id):
         raise UsageError(

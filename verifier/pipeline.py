@@ -46,8 +46,9 @@ def examine(dossier: Dossier, instruments: Instruments, plan: Plan = everything)
         partial(envelope.check, dossier),
         partial(duplicates.check, dossier, instruments.find_twin),
     )
-    terms = terms_of(dossier, instruments)
-    return _finding(dossier, examine_file(dossier.file, terms, instruments.load_model, first=whose, plan=plan))
+    terms = partial(terms_of, dossier, instruments)
+    found = examine_file(dossier.file, dossier.rules, terms, instruments.load_model, first=whose, plan=plan)
+    return _finding(dossier, found)
 
 
 def _finding(dossier: Dossier, found: Examination) -> Finding:

@@ -13,6 +13,7 @@ import typer
 from worker.config import WorkerConfig
 
 if TYPE_CHECKING:
+    from protocol.checks.basis import Given
     from protocol.checks.report import FileReport
 
 app = typer.Typer(no_args_is_help=True, help="Provide rollouts for credits.")
@@ -65,17 +66,23 @@ def verify(
             help="A rollout file, or a submission that was handed in; without either, what lies in the outbox.",
         ),
     ] = None,
+    coordinator: Annotated[str | None, typer.Option(help="Base URL; needs no configuration, and no chain.")] = None,
     task: Annotated[Path | None, typer.Option(help="JSON of the signed task that the file is for.")] = None,
     rules: Annotated[Path | None, typer.Option(help="JSON of the pool's rules.")] = None,
+    pool: Annotated[Path | None, typer.Option(help="JSON of the pool (GET /v1/pool), without a coordinator.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model folder of the task's policy version.")] = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge own work as a verifier would, with the pool's thresholds. Exit code 3 where it doesn't hold.
 
-    A file with --task, --rules and --model needs no configuration; what isn't given comes from it.
+    A file's task, rules and weights are fetched: with --config as the chain confirms them, with --coordinator alone on
+    its word. With --task, --rules, --pool and --model nobody is asked.
     """
-    for report in (reports := _reports(subject, (task, rules, model), config)):
+    from protocol.checks.basis import Given
+
+    given = Given(task=task, rules=rules, pool=pool, model=model, coordinator=coordinator)
+    for report in (reports := _reports(subject, given, config)):
         if not as_json:
             _print(report)
     if as_json:
@@ -85,21 +92,22 @@ def verify(
         raise typer.Exit(3)
 
 
-def _reports(
-    subject: str | None, files: tuple[Path | None, Path | None, Path | None], config: Path | None
-) -> list[FileReport]:
+def _reports(subject: str | None, given: Given, config: Path | None) -> list[FileReport]:
     from protocol.canonical import is_hash32
+    from protocol.checks.local_check import check_readable, check_subject
 
-    is_file = subject is not None and not is_hash32(subject)
-    if is_file and None not in files:
-        from worker.verify import Given, report_on_file
-
-        return [report_on_file(Path(str(subject)), Given(*files))]
-    settings = _settings(config)
+    if subject is not None and (given.has_all_files or (given.coordinator and config is None)):
+        return [check_subject(subject, given).report]
+    if subject is not None and not is_hash32(subject):
+        if config is None and not any(name.startswith("PROOFPOOL_WORKER_") for name in os.environ):
+            given.check()
+        if unreadable := check_readable(Path(subject)):
+            return [unreadable.report]
+    settings = _settings(config, coordinator_url=given.coordinator)
     _limit_threads(settings)
-    from worker.verify import Given, reports_of
+    from worker.verify import reports_of
 
-    return reports_of(settings, subject, Given(*files))
+    return reports_of(settings, subject, given)
 
 
 def _print(report: FileReport) -> None:

@@ -12,14 +12,13 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from protocol.checks.case import Case, Terms
+from protocol.checks import content
+from protocol.checks.case import Terms
 from protocol.checks.local_check import load_model
-from protocol.checks.results import passed, refused
 from protocol.checks.stages import Check, Examination, examine_file, worst
 from protocol.errors import VerificationFailed
 from protocol.reasons import Outcome, RejectReason
 from protocol.weights import ModelConfig
-from protocol.wire import CheckResult
 from worker.work import Work
 
 
@@ -43,8 +42,9 @@ def examine_own(file: bytes, claimed_hash: str | None, work: Work, model_folder:
 
     `claimed_hash` is the content that the submission signs for, None where nothing is signed yet.
     """
-    content: tuple[Check, ...] = (partial(_check_content, claimed_hash, work),)
-    return examine_file(file, terms_of(work, model_folder), lambda: load_model(model_folder), first=content)
+    first: tuple[Check, ...] = (partial(content.check, work.task_id, claimed_hash),)
+    terms = partial(terms_of, work, model_folder)
+    return examine_file(file, work.rules, terms, lambda: load_model(model_folder), first=first)
 
 
 def terms_of(work: Work, model_folder: Path) -> Terms:
@@ -57,12 +57,3 @@ def terms_of(work: Work, model_folder: Path) -> Terms:
         policy_version=work.task.policy_version,
         max_units=work.task.max_units,
     )
-
-
-def _check_content(claimed_hash: str | None, work: Work, case: Case) -> CheckResult:
-    """The file is what the submission signs for, and for this task."""
-    if claimed_hash is not None and case.content_hash != claimed_hash:
-        return refused("content", RejectReason.FILE_MISMATCH, f"the file has {case.content_hash}")
-    if case.header.task_id != work.task_id:
-        return refused("content", RejectReason.FILE_MISMATCH, f"the file is for task {case.header.task_id}")
-    return passed("content")

@@ -7,18 +7,20 @@ nothing (what lies in the outbox). Out: one `FileReport` a submission.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
 import torch
 
 from protocol.canonical import is_hash32
-from protocol.checks.local_check import check_file, read_bytes, read_rules, read_task
+from protocol.checks.basis import Given, read_document
+from protocol.checks.local_check import read_bytes
 from protocol.checks.report import FileReport
 from protocol.clock import SystemClock
-from protocol.errors import MalformedFile, UsageError
-from protocol.rollouts import read_rollouts
+from protocol.errors import MalformedFile, NotFound, UsageError, VerificationFailed
+from protocol.rollouts import read_header
+from protocol.rules import Rules
 from protocol.shardcast.client import version_folder
 from protocol.wire import Signed, Submission, Task
 from worker.config import WorkerConfig
@@ -31,25 +33,6 @@ from worker.tasks import Tasks
 from worker.terms import Terms
 from worker.weights import Weights
 from worker.work import Work
-
-MAX_ROWS = 1 << 16
-MAX_TOKENS = 1 << 17
-"""Where to stop reading a file of one's own to see which task it names; the rules' own bounds come with the task."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """What is told by hand about a file; the rest follows from configuration and coordinator."""
-
-    task: Path | None = None
-    rules: Path | None = None
-    model: Path | None = None
-
-    @property
-    def is_all(self) -> bool:
-        """Whether nobody has to be asked."""
-        return None not in (self.task, self.rules, self.model)
-
 
 NOTHING = Given()
 
@@ -64,20 +47,13 @@ class Item:
     submission_id: str | None = None
 
 
-def report_on_file(file: Path, given: Given) -> FileReport:
-    """A file with all that judging it takes: no configuration is needed. Raises UsageError."""
-    if given.task is None or given.rules is None or given.model is None:
-        raise UsageError("a file can't be judged by itself", "task, rules or model is missing", "give all three")
-    return FileReport.of(check_file(file, given.task, given.rules, given.model))
-
-
 def reports_of(config: WorkerConfig, subject: str | None, given: Given = NOTHING) -> list[FileReport]:
     """Reports on a submission, a file, or on all in the outbox. Raises Unreachable, Rejected, UsageError."""
-    torch.set_num_threads(config.num_threads)
     membership = join(config, SystemClock())
     items = _items(config, membership, subject, given)
     if not items:
         raise UsageError("there is nothing to verify", "the outbox is empty", "name a submission's id or a file")
+    torch.set_num_threads(config.num_threads)
     with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(config, membership, Path(scratch), given)
         return [bench.report(item) for item in items]
@@ -99,11 +75,12 @@ class Bench:
         self._tasks.check_beacon(item.task)
         task = item.task.message
         folder = self._given.model or self._model_folder(task.policy_version)
-        rules = read_rules(self._given.rules) if self._given.rules else self._terms.rules(task.rules_hash)
+        rules = read_document(self._given.rules, Rules) if self._given.rules else self._terms.rules(task.rules_hash)
         environment = self._terms.environment(rules, folder)
         work = Work(item.task, task.id(self._membership.domain), rules, environment)
         claimed_hash = item.submission.message.content_hash if item.submission else None
-        return FileReport.of(examine_own(item.file, claimed_hash, work, folder), item.submission_id)
+        found = examine_own(item.file, claimed_hash, work, folder)
+        return FileReport.of(found, item.submission_id, claimed_hash)
 
     def _model_folder(self, policy_version: int) -> Path:
         held = version_folder(self._held, policy_version)
@@ -116,7 +93,13 @@ def _items(config: WorkerConfig, membership: Membership, subject: str | None, gi
     if is_hash32(subject):
         return [_fetched(membership, subject)]
     file = read_bytes(Path(subject))
-    return [Item(read_task(given.task) if given.task else _task_of(file, config, membership), file)]
+    if given.task:
+        return [Item(read_document(given.task, Signed[Task]), file)]
+    try:
+        task_id = read_header(file).task_id
+    except MalformedFile as error:
+        raise UsageError("whose the file is can't be read from it", str(error), "give --task") from error
+    return [_held(file, task_id, config, membership) or _leased(file, task_id, membership)]
 
 
 def _fetched(membership: Membership, submission_id: str) -> Item:
@@ -130,15 +113,23 @@ def _waiting(config: WorkerConfig) -> list[Item]:
     return [Item(e.task, outbox.file(e), e.envelope.submission, e.submission_id) for e in outbox.pending()]
 
 
-def _task_of(file: bytes, config: WorkerConfig, membership: Membership) -> Signed[Task]:
-    """The task that the file names, among those that this machine holds."""
+def _held(file: bytes, task_id: str, config: WorkerConfig, membership: Membership) -> Item | None:
+    """With its task, if this machine holds it: nothing is handed in for it yet, or it waits in the outbox."""
+    waiting = [replace(item, file=file) for item in _waiting(config)]
+    leases = Leases(config.data_dir / "leases", membership.domain).open()
+    items = [*waiting, *(Item(task, file) for task in leases)]
+    return next((item for item in items if item.task.message.id(membership.domain) == task_id), None)
+
+
+def _leased(file: bytes, task_id: str, membership: Membership) -> Item:
+    """With its task as the coordinator has leased it, and what was handed in for it."""
     try:
-        header, _ = read_rollouts(file, max_rows=MAX_ROWS, max_tokens=MAX_TOKENS)
-    except MalformedFile as error:
-        raise UsageError("whose the file is can't be read from it", str(error), "give --task") from error
-    held = [item.task for item in _waiting(config)]
-    held += Leases(config.data_dir / "leases", membership.domain).open()
-    for task in held:
-        if task.message.id(membership.domain) == header.task_id:
-            return task
-    raise UsageError("no task on this machine is the file's", header.task_id, "give --task")
+        view = membership.coordinator.task(task_id)
+    except NotFound as error:
+        why = f"the file is for task {task_id}, which neither this machine nor the coordinator knows"
+        raise UsageError("nobody knows the file's task", why, "give --task") from error
+    if view.task.check(membership.chain.record().coordinator, membership.domain).id(membership.domain) != task_id:
+        raise VerificationFailed("the coordinator served another task", f"it isn't {task_id}")
+    if view.submission_id is None:
+        return Item(view.task, file)
+    return replace(_fetched(membership, view.submission_id), file=file)

@@ -1,4 +1,4 @@
-"""/v1/tasks: a node asks for work, for the leases that it holds, or hands one back."""
+"""/v1/tasks: a node asks for work, for the leases that it holds, or hands one back; anybody looks at one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fastapi import APIRouter, status
 
 from coordinator import tasks
 from coordinator.api.dependencies import CoordinatorOf, SignedBy
-from protocol.api import TaskRequest
+from protocol.api import TaskRequest, TaskView
 from protocol.wire import Hash32, Signed, Task
 
 router = APIRouter(tags=["tasks"])
@@ -22,6 +22,13 @@ def lease_task(coordinator: CoordinatorOf, caller: SignedBy, request: TaskReques
 def open_tasks(coordinator: CoordinatorOf, caller: SignedBy) -> list[Signed[Task]]:
     """The calling node's open leases, oldest first: among them one whose answer was lost on the way."""
     return tasks.open_tasks(coordinator, caller.address)
+
+
+@router.get("/tasks/{task_id}")
+def get_task(coordinator: CoordinatorOf, task_id: Hash32) -> TaskView:
+    """A task as it was leased, and the submission that was handed in for it."""
+    with coordinator.reading() as session:
+        return tasks.task_view(session, task_id)
 
 
 @router.delete("/tasks/{task_id}", status_code=status.HTTP_204_NO_CONTENT)

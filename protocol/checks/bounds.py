@@ -28,13 +28,19 @@ def check(case: Case) -> CheckResult:
 
 def _file_fault(case: Case) -> str | None:
     rules = case.rules
-    if case.header.sampling != rules.sampling or case.header.group_size != rules.group_size:
-        return "the file's header has other sampling parameters or another group size than the rules"
+    if other := _header_differences(case):
+        return f"the file's header differs from the rules: {other}"
     if len(case.rollouts) != rules.group_size * rules.groups_per_task:
         return f"{len(case.rollouts)} rollouts, the task asks for {rules.group_size * rules.groups_per_task}"
     if case.num_units > case.terms.max_units:
         return f"{case.num_units} output tokens, the lease pays at most {case.terms.max_units}"
     return None
+
+
+def _header_differences(case: Case) -> str:
+    claimed = {"group_size": case.header.group_size, **case.header.sampling.model_dump()}
+    asked = {"group_size": case.rules.group_size, **case.rules.sampling.model_dump()}
+    return ", ".join(f"{name} {claimed[name]}, not {value}" for name, value in asked.items() if claimed[name] != value)
 
 
 def _row_fault(case: Case, rollout: Rollout) -> str | None:

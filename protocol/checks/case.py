@@ -84,10 +84,14 @@ class Case:
 
 def open_case(file: bytes, terms: Terms) -> Case:
     """The case of a file. Raises MalformedFile where the file isn't exactly the schema."""
-    rules = terms.rules
-    header, rollouts = read_rollouts(
+    header, rollouts = read_rows(file, terms.rules)
+    return Case(terms, header, tuple(rollouts))
+
+
+def read_rows(file: bytes, rules: Rules) -> tuple[FileHeader, list[Rollout]]:
+    """As many as the rules ask for at most. Raises MalformedFile."""
+    return read_rollouts(
         file,
         max_rows=rules.group_size * rules.groups_per_task,
         max_tokens=max(rules.sampling.max_new_tokens, MAX_PROMPT_TOKENS),
     )
-    return Case(terms, header, tuple(rollouts))

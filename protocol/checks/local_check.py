@@ -1,50 +1,144 @@
 """Judge a rollout file on this machine, as a drawn verifier would: nothing is sent, nothing is kept.
 
-In: the file, the signed task that it is for, the pool's rules, a model folder. Out: an `Examination`. Who signed the
-submission, when it came in and who was drawn aren't in a file, and aren't judged here.
+    the file's header ─▶ Basis: task, rules, what was signed ─▶ is it of that task? ─▶ the checks, the model last
+
+In: the file, and what it is judged by (`protocol/checks/basis.py`). Out: `LocalCheck`. Who signed the submission, when
+it came in and who was drawn aren't in a file, and aren't judged here.
 """
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ValidationError
-
+from protocol.canonical import hex0x, is_hash32, sha256
+from protocol.checks import content
 from protocol.checks.audit_rows import Plan, everything
+from protocol.checks.basis import Basis, Claim, Given, basis_of, claim_of, model_of
 from protocol.checks.case import Terms
-from protocol.checks.stages import Examination, examine_file
+from protocol.checks.report import FileReport
+from protocol.checks.results import refused
+from protocol.checks.stages import SCHEMA_NAME, Examination, examine_file
+from protocol.client import CoordinatorClient
 from protocol.environments.registry import environment_of
-from protocol.errors import UsageError
+from protocol.errors import MalformedFile, UsageError
 from protocol.randomness import task_seed
+from protocol.reasons import RejectReason
+from protocol.rollouts import read_header
 from protocol.rules import Rules
 from protocol.tokenizer import Tokenizer
-from protocol.wire import Signed, Task
+from protocol.wire import Task
 
 if TYPE_CHECKING:
     from protocol.forward import CausalLM
-
-Document = TypeVar("Document", bound=BaseModel)
 
 MAX_FILE_BYTES = 1 << 30
 """Of a file whose rules aren't known yet, and so neither its own bound."""
 
 
-def check_file(
-    file: Path, task_file: Path, rules_file: Path, model_folder: Path, plan: Plan = everything
-) -> Examination:
-    """Raises UsageError for files that can't be read, ConfigError where environment or model aren't the rules'."""
-    rules = read_rules(rules_file)
-    terms = terms_of(read_task(task_file).message, rules, model_folder)
-    return examine_file(read_bytes(file, rules.max_file_bytes), terms, lambda: load_model(model_folder), plan=plan)
+@dataclass(frozen=True, eq=False)
+class LocalCheck:
+    """What was found, and the submission that the file was compared with, if there is one."""
+
+    found: Examination
+    claim: Claim | None
+
+    @property
+    def report(self) -> FileReport:
+        claim = self.claim
+        return FileReport.of(self.found, claim.submission_id if claim else None, claim.content_hash if claim else None)
+
+
+def check_subject(subject: str, given: Given) -> LocalCheck:
+    """As `check_file`, or of a submission that the coordinator has, by its id."""
+    if not is_hash32(subject):
+        return check_file(Path(subject), given)
+    if given.coordinator is None:
+        raise UsageError(
+            "a submission can't be fetched", subject, "name its coordinator (--coordinator URL), or a file"
+        )
+    with closing(CoordinatorClient(given.coordinator)) as client:
+        file = client.submission_file(subject)
+    return check_bytes(file, given, submission_id=subject)
+
+
+def check_readable(file: Path) -> LocalCheck | None:
+    """What is wrong with a file whose header can't be read, before anything is loaded; None where it can."""
+    try:
+        read_header(read_bytes(file))
+    except MalformedFile as error:
+        return LocalCheck(_unreadable(error), None)
+    return None
+
+
+def check_file(file: Path, given: Given, plan: Plan = everything, submission_id: str | None = None) -> LocalCheck:
+    """Raises UsageError for what can't be read or is missing, ConfigError where environment or model aren't the rules'.
+
+    With a coordinator the file is held against what was submitted for its task, or against `submission_id`.
+    """
+    given.check()
+    return check_bytes(read_bytes(file), given, plan, submission_id)
+
+
+def check_bytes(data: bytes, given: Given, plan: Plan = everything, submission_id: str | None = None) -> LocalCheck:
+    """As `check_file`."""
+    claim = _named(given, submission_id)
+    try:
+        header = read_header(data)
+    except MalformedFile as error:
+        return LocalCheck(_compared(_unreadable(error), data, claim), claim)
+    basis = basis_of(given, header.task_id)
+    claim = claim or basis.claim
+    if (other_task := content.check_header(basis.task_id, header)) is not None:
+        return LocalCheck(Examination(None, (other_task,)), claim)
+    check_rules(basis.task, basis.rules)
+    with tempfile.TemporaryDirectory(prefix="proofpool-check-") as scratch:
+        return LocalCheck(_compared(_examined(data, given, basis, claim, plan, Path(scratch)), data, claim), claim)
+
+
+def _unreadable(error: MalformedFile) -> Examination:
+    return Examination(None, (refused(SCHEMA_NAME, RejectReason.SCHEMA_INVALID, str(error)),))
+
+
+def _named(given: Given, submission_id: str | None) -> Claim | None:
+    """What was submitted under an id, where somebody can be asked."""
+    if given.coordinator is None or submission_id is None:
+        return None
+    with closing(CoordinatorClient(given.coordinator)) as client:
+        return claim_of(client, submission_id)
+
+
+def _examined(data: bytes, given: Given, basis: Basis, claim: Claim | None, plan: Plan, scratch: Path) -> Examination:
+    """The checks; weights and all that is slow to load come when the file has turned out to be readable."""
+    folder = cache(partial(model_of, given, basis, scratch))
+    return examine_file(
+        data,
+        basis.rules,
+        lambda: terms_of(basis.task, basis.rules, folder()),
+        lambda: load_model(folder()),
+        first=(partial(content.check, basis.task_id, claim.content_hash if claim else None),),
+        plan=plan,
+    )
+
+
+def _compared(found: Examination, data: bytes, claim: Claim | None) -> Examination:
+    """A file that can't be read says whether it is the one that was sent."""
+    file_sha256 = hex0x(sha256(data))
+    if found.case is not None or claim is None or file_sha256 == claim.file_sha256:
+        return found
+    last = found.results[-1]
+    detail = f"damaged: its SHA-256 is {file_sha256}, {claim.file_sha256} was sent; {last.detail}"
+    return replace(found, results=(*found.results[:-1], last.model_copy(update={"detail": detail})))
 
 
 def terms_of(task: Task, rules: Rules, model_folder: Path) -> Terms:
-    """What files of this task are judged by. Raises UsageError for rules that it wasn't leased under."""
+    """What files of this task are judged by. Raises ConfigError where environment or model aren't the rules'."""
     from protocol.weights import ModelConfig
 
-    if rules.rules_hash != task.rules_hash:
-        raise UsageError("the rules aren't the task's", f"{rules.rules_hash}, leased under {task.rules_hash}")
     return Terms(
         rules=rules,
         environment=environment_of(rules.environment, Tokenizer.load(model_folder)),
@@ -55,19 +149,17 @@ def terms_of(task: Task, rules: Rules, model_folder: Path) -> Terms:
     )
 
 
+def check_rules(task: Task, rules: Rules) -> None:
+    """Raises UsageError for rules that the task wasn't leased under."""
+    if rules.rules_hash != task.rules_hash:
+        raise UsageError("the rules aren't the task's", f"{rules.rules_hash}, leased under {task.rules_hash}")
+
+
 def load_model(folder: Path) -> CausalLM:
     """The model as verifiers run it."""
     from protocol.forward import CausalLM
 
     return CausalLM.load(folder).eval()
-
-
-def read_task(path: Path) -> Signed[Task]:
-    return _read(path, Signed[Task])
-
-
-def read_rules(path: Path) -> Rules:
-    return _read(path, Rules)
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
@@ -77,10 +169,3 @@ def read_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
             return file.read(max_bytes + 1)
     except OSError as error:
         raise UsageError(f"{path} can't be read", str(error)) from error
-
-
-def _read(path: Path, shape: type[Document]) -> Document:
-    try:
-        return shape.model_validate_json(read_bytes(path))
-    except ValidationError as error:
-        raise UsageError(f"{path} can't be used as {shape.__name__}", str(error).splitlines()[0]) from error

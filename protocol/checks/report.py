@@ -51,15 +51,19 @@ class CheckReport(CheckResult):
 class FileReport(BaseModel):
     """All results about one file, ending where a cheap check refuses it. `outcome` is what a verdict would be.
 
+    `content_hash` is the file's, None where it can't be read; `signed_content_hash` what its node has signed for, None
+    where it wasn't compared: a file that was damaged on its way then looks like a lie.
     `num_audited` of `num_rollouts` went through the model (0: the cheap checks decided). `first_token`, `first_chunk`:
     where the file first parts from what was computed, if a check of tokens or of proofs refuses it. `milliseconds` by
-    stage, in order: `model` is loading it, `forward` the packed pass, `rows` and `toploc` the statistics over all
-    tokens, the rest the check of that name.
+    stage, in order: `terms` is loading the environment, `model` the weights, `forward` the packed pass, `rows` and
+    `toploc` the statistics over all tokens, the rest the check of that name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     submission_id: Hash32 | None = None
+    content_hash: Hash32 | None = None
+    signed_content_hash: Hash32 | None = None
     outcome: Verdict
     reason: str | None
     hint: str | None
@@ -71,12 +75,16 @@ class FileReport(BaseModel):
     milliseconds: dict[str, float]
 
     @classmethod
-    def of(cls, found: Examination, submission_id: str | None = None) -> FileReport:
+    def of(
+        cls, found: Examination, submission_id: str | None = None, signed_content_hash: str | None = None
+    ) -> FileReport:
         decisive = worst(found.results)
         reason = RejectReason(decisive.reason) if decisive.reason else None
         measured = found.case if found.measurements else None
         return cls(
             submission_id=submission_id,
+            content_hash=found.case.content_hash if found.case else None,
+            signed_content_hash=signed_content_hash,
             outcome=_WORDS[Outcome(decisive.outcome)],
             reason=reason.value if reason else None,
             hint=reason.hint if reason else None,

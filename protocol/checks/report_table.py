@@ -1,9 +1,11 @@
-"""A `FileReport` for people: a line a check, where it goes wrong, what it comes to and what to do.
+"""A `FileReport` for people: what it comes to, what to do, where it goes wrong, and a line a check.
 
 In: `FileReport`. Out: lines on stdout.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from protocol.checks.divergence import ChunkDivergence, Token, TokenDivergence
 from protocol.checks.report import CheckReport, FileReport
@@ -11,22 +13,29 @@ from protocol.reasons import Outcome
 
 
 def print_report(report: FileReport) -> None:
-    """The first column says what holds (✓) and what doesn't (✗)."""
-    if report.submission_id:
-        print(report.submission_id)
+    """The verdict and where it goes wrong come first. The first column says what holds (✓) and what doesn't (✗)."""
+    for line in _summary(report):
+        print(line)
     rows = [_cells(check) for check in report.checks]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     if report.num_audited:
         print(f"audited by the model: {report.num_audited} of {report.num_rollouts} rollouts")
-    if report.first_token:
-        print(_token_line(report.first_token))
-    if report.first_chunk:
-        print(_chunk_line(report.first_chunk))
-    print(f"{report.outcome}{f': {report.reason}' if report.reason else ''}")
+
+
+def _summary(report: FileReport) -> Iterator[str]:
+    if report.submission_id:
+        yield report.submission_id
+    yield f"{report.outcome}{f': {report.reason}' if report.reason else ''}"
     if report.hint:
-        print(f"do: {report.hint}")
+        yield f"do: {report.hint}"
+    if report.first_token:
+        yield _token_line(report.first_token)
+    if report.first_chunk:
+        yield _chunk_line(report.first_chunk)
+    if report.outcome == "slash" and report.signed_content_hash is None:
+        yield "not compared with what its node has signed: a file that was damaged on its way looks the same"
 
 
 def _cells(check: CheckReport) -> tuple[str, ...]:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from protocol.checks import bounds, logprobs, plausibility, prompts, proofs, rewards, sampling, termination, toploc
 from protocol.checks.audit_rows import Audit, Plan, everything
-from protocol.checks.case import Case, Terms, open_case
+from protocol.checks.case import Case, Terms, read_rows
 from protocol.checks.results import passed, refused
 from protocol.checks.stopwatch import Stopwatch
 from protocol.errors import MalformedFile
 from protocol.reasons import Outcome, RejectReason
+from protocol.rules import Rules
 from protocol.wire import CheckResult
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from protocol.forward import CausalLM
 
 Check = Callable[[Case], CheckResult]
+LoadTerms = Callable[[], Terms]
+"""Called for files that can be read only: an environment takes seconds to import."""
 LoadModel = Callable[[], "CausalLM"]
 """Called for files that pass all cheap checks only."""
 
@@ -81,18 +84,26 @@ class Examination:
 
 
 def examine_file(
-    file: bytes, terms: Terms, load_model: LoadModel, *, first: Sequence[Check] = (), plan: Plan = everything
+    file: bytes,
+    rules: Rules,
+    load_terms: LoadTerms,
+    load_model: LoadModel,
+    *,
+    first: Sequence[Check] = (),
+    plan: Plan = everything,
 ) -> Examination:
-    """Every check of a file that says of itself what `terms` asks for; `first` come before the others."""
+    """Every check of a file that says of itself what the terms ask for; `first` come before the others."""
     watch = Stopwatch()
-    if len(file) > terms.rules.max_file_bytes:
-        detail = f"{len(file)} bytes, at most {terms.rules.max_file_bytes}"
+    if len(file) > rules.max_file_bytes:
+        detail = f"{len(file)} bytes, at most {rules.max_file_bytes}"
         return Examination(None, (refused(SCHEMA_NAME, RejectReason.TOO_LARGE, detail),))
     try:
-        case = open_case(file, terms)
+        header, rollouts = read_rows(file, rules)
     except MalformedFile as error:
         return Examination(None, (refused(SCHEMA_NAME, RejectReason.SCHEMA_INVALID, str(error)),))
     watch.lap(SCHEMA_NAME)
+    case = Case(load_terms(), header, tuple(rollouts))
+    watch.lap("terms")
     found = run_checks(case, load_model, (*first, *CHEAP), plan, watch)
     return replace(found, results=(passed(SCHEMA_NAME, num_audited=len(case.rollouts)), *found.results))
 

@@ -45,7 +45,7 @@ def test_a_decision_is_shown_with_its_epoch_and_what_it_earned(site: Any) -> Non
     assert site.close_epoch() == open_epoch
     site.close_epoch()
     assert client.submission(dropped).settling.epoch == open_epoch > paid.settling.epoch
-    (leaf,) = [e for e in client.entries(paid.settling.log_index, limit=1)]
+    (leaf,) = client.entries(paid.settling.log_index, limit=1)
     assert (leaf.event["type"], leaf.subject) == ("submission.accepted", accepted)
 
 

@@ -15,7 +15,8 @@ from coordinator.db.log import Event
 from coordinator.db.work import Escrow
 from coordinator.limits import HISTORY, MAX_LOST, lease_limit
 from coordinator.tasks import expire_leases, void_tasks
-from protocol.errors import Rejected
+from protocol.api import Standing
+from protocol.errors import NotFound, Rejected
 from protocol.reasons import RejectReason
 from protocol.signing import Signer
 from protocol.wire import Signed, Task
@@ -169,6 +170,18 @@ def test_a_node_sees_its_open_leases_and_no_others(site: Any) -> None:
     assert site.client(site.node).open_tasks() == mine[1:]
     site.client(site.node).return_task(mine[1].message.id(site.domain))
     assert site.client(site.node).open_tasks() == []
+
+
+def test_anybody_may_look_at_a_task_and_what_was_handed_in_for_it(site: Any) -> None:
+    leased = site.lease()
+    task_id = leased.message.id(site.domain)
+    found = site.client().task(task_id)
+    assert (found.task, found.standing, found.submission_id) == (leased, Standing.LEASED, None)
+    submission_id = site.submit(leased)
+    found = site.client().task(task_id)
+    assert (found.standing, found.submission_id) == (Standing.RECEIVED, submission_id)
+    with pytest.raises(NotFound, match="no such object"):
+        site.client().task("0x" + "12" * 32)
 
 
 def test_open_leases_are_told_to_nobody_who_does_not_sign(site: Any) -> None:

@@ -17,7 +17,16 @@ from hypothesis import strategies as st
 
 from protocol.canonical import canonical_json
 from protocol.errors import MalformedFile
-from protocol.rollouts import HEADER_KEY, SCHEMA, FileHeader, Rollout, content_hash, read_rollouts, write_rollouts
+from protocol.rollouts import (
+    HEADER_KEY,
+    SCHEMA,
+    FileHeader,
+    Rollout,
+    content_hash,
+    read_header,
+    read_rollouts,
+    write_rollouts,
+)
 from protocol.rules import SamplingRules
 
 HEADER = FileHeader(task_id="0x" + "11" * 32, group_size=2, sampling=SamplingRules())
@@ -199,8 +208,21 @@ def test_a_schema_that_is_nested_or_long_is_refused_before_arrow_reads_it(monkey
     refused(file, "schema is too large")
 
 
-def test_other_metadata_are_refused() -> None:
-    refused(as_file(as_table([make_rollout()]), store_schema=True), "other metadata")
+def test_other_metadata_are_refused_and_named() -> None:
+    refused(as_file(as_table([make_rollout()]), store_schema=True), "'ARROW:schema' is extra")
+    edited = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(write_rollouts(HEADER, [make_rollout()]))), edited, store_schema=False)
+    refused(edited.getvalue(), "'proofpool' is missing")
+    twice = write_rollouts(HEADER, [make_rollout()]).replace(b"proofpool", b"proofpoox")
+    refused(twice, "'proofpool' is missing; 'proofpoox' is extra")
+
+
+def test_a_header_is_read_without_the_rows() -> None:
+    file = write_rollouts(HEADER, [make_rollout()])
+    assert read_header(b"PAR1" + bytes(100) + file[104:]) == HEADER
+    for damaged in (b"PAR1", file[:-1], file.replace(b'"group_size"', b'"group_sizo"')):
+        with pytest.raises(MalformedFile):
+            read_header(damaged)
 
 
 @pytest.mark.parametrize(

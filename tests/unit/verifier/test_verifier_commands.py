@@ -13,7 +13,7 @@ from protocol.cli import run
 from protocol.rollouts import Rollout
 from protocol.rules import AuditRules, Rules
 from protocol.wire import Signed
-from tests.unit.verifier.verifier_world import COORDINATOR, DOMAIN, World, make_rules
+from tests.unit.verifier.verifier_world import COORDINATOR, DOMAIN, NODE, World, make_rules
 from verifier.history import History
 from verifier.reaudits import Reaudits
 from verifier.store import open_store
@@ -27,15 +27,20 @@ class Files:
     world: World
     folder: Path
 
-    def check(self, rollouts: list[Rollout], *flags: str, rules: Rules | None = None) -> int:
-        self.write("rollouts.parquet", self.world.dossier(rollouts).file)
+    def check(self, rollouts: list[Rollout], *flags: str, rules: Rules | None = None, counter: int = 0) -> int:
+        self.write("rollouts.parquet", self.world.dossier(rollouts, counter).file)
+        return run([*self.arguments(rules), *flags])
+
+    def arguments(self, rules: Rules | None = None) -> list[str]:
+        """Of a check against task 0."""
         task = Signed.by(COORDINATOR, self.world.task(), DOMAIN)
         self.write("task.json", task.model_dump_json().encode())
         self.write("rules.json", (rules or self.world.rules).model_dump_json().encode())
+        self.write("pool.json", self.world.pool().model_dump_json().encode())
         arguments = ["verifier", "check", str(self.folder / "rollouts.parquet")]
-        for name in ("task", "rules"):
+        for name in ("task", "rules", "pool"):
             arguments += [f"--{name}", str(self.folder / f"{name}.json")]
-        return run([*arguments, "--model", str(self.world.folder), *flags])
+        return [*arguments, "--model", str(self.world.folder)]
 
     def write(self, name: str, content: bytes) -> None:
         (self.folder / name).write_bytes(content)
@@ -49,8 +54,8 @@ def files(world: World, tmp_path: Path) -> Files:
 def test_a_good_file_is_accepted(files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]) -> None:
     assert files.check(honest) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert printed[-1] == "accept" and printed[-2] == "audited by the model: 32 of 32 rollouts"
-    assert all(line.startswith("✓") for line in printed[:-2])
+    assert printed[0] == "accept" and printed[-1] == "audited by the model: 32 of 32 rollouts"
+    assert all(line.startswith("✓") for line in printed[1:-1])
 
 
 def test_a_forged_file_ends_with_3_and_its_reason(
@@ -65,7 +70,51 @@ def test_a_forged_file_ends_with_3_and_its_reason(
 def test_json_is_one_document(files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]) -> None:
     assert files.check(honest, "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert [c["check"] for c in document["checks"]][:3] == ["schema", "bounds", "prompts"]
+    assert [c["check"] for c in document["checks"]][:4] == ["schema", "content", "bounds", "prompts"]
+    assert document["content_hash"] and document["signed_content_hash"] is None
+
+
+def test_a_file_of_another_task_is_not_judged_by_this_one(
+    files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert files.check(honest, counter=1) == 3
+    printed = capsys.readouterr().out
+    assert printed.startswith("drop: file_mismatch") and files.world.task(1).id(DOMAIN) in printed
+
+
+def test_a_task_that_the_pools_coordinator_has_not_signed_judges_nothing(
+    files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.write("rollouts.parquet", files.world.dossier(honest).file)
+    arguments = files.arguments()
+    files.write("task.json", Signed.by(NODE, files.world.task(), DOMAIN).model_dump_json().encode())
+    assert run(arguments) == 3
+    assert "error: " in capsys.readouterr().err
+
+
+def test_what_is_missing_is_named(files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(files.folder / "rollouts.parquet")
+    files.write("rollouts.parquet", files.world.dossier(honest).file)
+    assert run(["verifier", "check", file, "--model", str(files.folder)]) == 2
+    said = capsys.readouterr().err
+    assert "there is no --task, --rules, --pool" in said and "--coordinator URL" in said
+    assert run([*files.arguments(), "--model", "/no/such/folder"]) == 2
+    assert "no such model folder" in capsys.readouterr().err
+
+
+def test_what_is_no_rollout_file_is_refused_before_anything_heavy_is_loaded(files: Files) -> None:
+    files.write("rollouts.parquet", b"PAR1 nonsense PAR1")
+    program = (
+        "import json, sys\nfrom protocol.cli import run\n"
+        "code = run(json.loads(sys.argv[1]))\n"
+        "print(code, [m for m in ('torch', 'reasoning_gym', 'numba') if m in sys.modules])"
+    )
+    checked = files.arguments()
+    for arguments in (checked, ["worker", "verify", *checked[2:]]):
+        command = [sys.executable, "-c", program, json.dumps(arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("drop: schema_invalid"), done.stderr
+        assert done.stdout.splitlines()[-1] == "3 []"
 
 
 def test_the_rollouts_of_a_draw_are_audited(

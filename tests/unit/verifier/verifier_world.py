@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from protocol.api import PoolInfo
 from protocol.checks.case import Case, Terms, open_case
 from protocol.engines.base import Completion, Request
 from protocol.engines.torch import TorchEngine
@@ -74,6 +75,18 @@ class World:
             max_units=self.rules.max_units,
             deadline=DEADLINE,
         )
+
+    def pool(self) -> PoolInfo:
+        """As its coordinator tells it to anybody."""
+        numbers = ("chain_id", "max_async", "accept_quorum", "slash_quorum", "confirmations", "epoch", "policy_version")
+        info: dict[str, Any] = dict.fromkeys(numbers, 1)
+        info |= dict.fromkeys(("price_wei", "verify_price_wei", "min_allotment_wei"), "1")
+        contracts = dict.fromkeys(("credits", "registry", "pools", "ledger", "court"), DOMAIN.contract)
+        info |= {"pool_id": POOL_ID, "paused": False, "shardcast_urls": (), "contracts": contracts}
+        info |= {"coordinator": COORDINATOR.address, "trainer": NODE.address, "rules_hash": self.rules.rules_hash}
+        info |= {"chain_id": DOMAIN.chain_id, "deployment_salt": DOMAIN.salt, "model_hash": "0x" + "00" * 32}
+        info |= {"freshness": {"head_block": 1, "indexed_block": 1, "chain_time": 1, "lag_seconds": 0}}
+        return PoolInfo.model_validate(info)
 
     def seed(self, counter: int = 0) -> bytes:
         return task_seed(POOL_ID, 0, NODE.address, counter, BEACON)

@@ -162,7 +162,7 @@ class FakePool:
         )
         info |= dict.fromkeys(("price_wei", "verify_price_wei", "min_allotment_wei"), "1")
         info |= {"pool_id": POOL_ID, "rules_hash": self.rules.rules_hash, "paused": False}
-        info |= dict.fromkeys(("deployment_salt", "model_hash"), "0x" + "00" * 32)
+        info |= {"model_hash": "0x" + "00" * 32, "deployment_salt": self.domain.salt, "chain_id": self.domain.chain_id}
         contracts = dict.fromkeys(("credits", "registry", "pools", "ledger", "court"), self.domain.contract)
         freshness = {"head_block": 1, "indexed_block": 1, "chain_time": self.chain.seconds, "lag_seconds": 0}
         pool = api.PoolInfo(
@@ -187,6 +187,8 @@ class FakePool:
         if request.method == "DELETE":
             self.returned += task_id
             return httpx.Response(204)
+        if request.method == "GET" and task_id:
+            return self._task(*task_id)
         if request.method == "GET":
             return httpx.Response(200, content=TypeAdapter(list[Signed[Task]]).dump_json(self.open_tasks()))
         policy_version = api.TaskRequest.model_validate_json(request.content).policy_version
@@ -206,6 +208,17 @@ class FakePool:
         if self.loses_leases:
             raise httpx.ReadError("killed", request=request)
         return self._answer(self.tasks[-1])
+
+    def _task(self, task_id: str) -> httpx.Response:
+        """Any task, and what was handed in for it."""
+        task = next((task for task in self.tasks if task.message.id(self.domain) == task_id), None)
+        if task is None:
+            problem = api.Problem(type="about:blank", title="not found", status=404, code="not_found")
+            return httpx.Response(404, content=problem.model_dump_json().encode())
+        handed_in = {e.submission.message.counter: submission_id for submission_id, (e, _) in self.received.items()}
+        submission_id = handed_in.get(task.message.counter)
+        standing = api.Standing.RECEIVED if submission_id else api.Standing.LEASED
+        return self._answer(api.TaskView(task=task, standing=standing, submission_id=submission_id))
 
     def open_tasks(self) -> list[Signed[Task]]:
         """Leases that are neither used nor returned nor over."""

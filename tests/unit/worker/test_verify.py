@@ -8,13 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from protocol.checks.report_table import print_report
 from protocol.cli import run
+from protocol.client import CoordinatorClient
 from protocol.errors import UsageError
 from protocol.reasons import RejectReason
-from protocol.rollouts import Rollout, write_rollouts
+from protocol.rollouts import Rollout, read_rollouts, write_rollouts
+from protocol.wire import Signed, Task, WeightsRelease
 from worker import verify
 from worker.config import WorkerConfig
 from worker.loop import Worker
@@ -91,8 +94,122 @@ def test_a_file_is_judged_before_it_is_sent(
     (report,) = reports_of(make_config(), str(file))
     assert report.holds and report.submission_id is None and report.num_audited == work.num_rollouts
     worker.leases.forget(task)
-    with pytest.raises(UsageError, match="no task on this machine"):
+    (asked,) = reports_of(make_config(), str(file))
+    assert asked.holds, "the coordinator knows the task too"
+    pool.tasks.clear()
+    with pytest.raises(UsageError, match="nobody knows the file's task"):
         reports_of(make_config(), str(file))
+
+
+def test_a_copy_of_what_was_sent_is_held_against_what_was_signed(
+    make_worker: Callable[..., Worker], pool: Any, make_config: Callable[..., WorkerConfig], tmp_path: Path
+) -> None:
+    """Damage on the way looks like damage, not like a lie."""
+    make_worker().turn()
+    (submission_id,) = pool.received
+    envelope, rollouts = pool.received[submission_id]
+    copy = tmp_path / "copy.parquet"
+    copy.write_bytes(pool.files[submission_id])
+    (report,) = reports_of(make_config(), str(copy))
+    assert report.holds and report.submission_id == submission_id
+    assert report.content_hash == report.signed_content_hash == envelope.submission.message.content_hash
+    header, _ = read_rollouts(pool.files[submission_id], max_rows=100, max_tokens=100)
+    copy.write_bytes(write_rollouts(header, [replace(row, proofs=bytes(258)) for row in rollouts]))
+    (report,) = reports_of(make_config(), str(copy))
+    assert (report.outcome, report.reason) == ("drop", "file_mismatch")
+    assert report.checks[-1].detail.startswith("damaged or edited")
+
+
+@pytest.fixture
+def asked(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks a coordinator by its URL asks the fake pool's."""
+    for module in ("basis", "local_check"):
+        client = f"protocol.checks.{module}.CoordinatorClient"
+        monkeypatch.setattr(client, lambda url: CoordinatorClient(url, transport=httpx.MockTransport(pool.handle)))
+    real = httpx.Client
+    transport = httpx.MockTransport(pool.handle)
+    monkeypatch.setattr(httpx, "Client", lambda **options: real(**{"transport": transport} | options))
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_coordinators_address_is_all_that_a_file_takes(
+    make_worker: Callable[..., Worker], pool: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Task, rules, weights, and what was signed: each by what the file or the coordinator names."""
+    worker = make_worker()
+    work = worker.open_work(worker.next_task())
+    file = tmp_path / "rollouts.parquet"
+    file.write_bytes(write_rollouts(work.header, worker.rollouts_of(work)))
+    capsys.readouterr()
+
+    def verified(subject: str) -> tuple[int, dict[str, Any]]:
+        code = run(["worker", "verify", subject, "--coordinator", "http://pool", "--json"])
+        (document,) = json.loads(capsys.readouterr().out)
+        return code, document
+
+    code, document = verified(str(file))
+    assert (code, document["outcome"], document["signed_content_hash"]) == (0, "accept", None)
+    assert any("shard" in request for request in pool.requests), "the weights came from the pool's servers"
+    worker.turn()
+    (submission_id,) = pool.received
+    capsys.readouterr()
+    for subject in (str(file), submission_id):
+        code, document = verified(subject)
+        assert (code, document["submission_id"]) == (0, submission_id)
+        assert document["signed_content_hash"] == document["content_hash"]
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_damaged_copy_is_told_from_a_lie(
+    make_worker: Callable[..., Worker], pool: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_worker().turn()
+    (submission_id,) = pool.received
+    sent, copy = pool.files[submission_id], tmp_path / "copy.parquet"
+    capsys.readouterr()
+    outcomes = set()
+    for place in range(4, len(sent), len(sent) // 40):
+        copy.write_bytes(sent[:place] + bytes([sent[place] ^ 1]) + sent[place + 1 :])
+        code = run(["worker", "verify", str(copy), "--coordinator", "http://pool", "--json"])
+        if code == 2:  # it names no task any more
+            assert "no such task" in capsys.readouterr().err
+            continue
+        (document,) = json.loads(capsys.readouterr().out)
+        outcomes.add(document["reason"])
+        if document["reason"] is None:
+            assert document["content_hash"] == document["signed_content_hash"], "nothing that counts was hit"
+        if document["reason"] == "file_mismatch":
+            assert "damaged" in document["checks"][-1]["detail"]
+    assert "file_mismatch" in outcomes <= {None, "schema_invalid", "file_mismatch"}
+
+
+@pytest.mark.usefixtures("asked")
+def test_what_the_coordinator_serves_is_checked(
+    make_worker: Callable[..., Worker], pool: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], make_signer: Any
+) -> None:
+    worker = make_worker()
+    work = worker.open_work(worker.next_task())
+    file = tmp_path / "rollouts.parquet"
+    file.write_bytes(write_rollouts(work.header, worker.rollouts_of(work)))
+    arguments = ["worker", "verify", str(file), "--coordinator", "http://pool"]
+    stranger, (task,), release = make_signer(99), pool.tasks, pool.releases[0]
+    pool.tasks = [Signed[Task].by(stranger, task.message, pool.domain)]
+    assert run(arguments) == 3
+    pool.tasks, pool.releases[0] = [task], Signed[WeightsRelease].by(stranger, release.message, pool.domain)
+    assert run(arguments) == 3
+    assert "error: " in capsys.readouterr().err
+    pool.tasks.clear()
+    assert run(arguments) == 2
+    assert "no such task" in capsys.readouterr().err
+
+
+def test_without_configuration_and_coordinator_it_says_what_to_hand_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["worker", "verify", str(tmp_path / "file"), "--model", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "there is no --task, --rules, --pool" in said and "--coordinator URL" in said
+    assert run(["worker", "verify", "0x" + "12" * 32]) == 2
 
 
 def test_a_file_with_all_that_it_takes_needs_no_configuration(
@@ -107,10 +224,11 @@ def test_a_file_with_all_that_it_takes_needs_no_configuration(
     rows = worker.rollouts_of(work)
     (tmp_path / "task.json").write_text(work.signed_task.model_dump_json())
     (tmp_path / "rules.json").write_text(pool.rules.model_dump_json())
+    (tmp_path / "pool.json").write_text(pool.membership().coordinator.pool().model_dump_json())
 
     def verify(rollouts: list[Rollout]) -> int:
         (tmp_path / "rollouts.parquet").write_bytes(write_rollouts(work.header, rollouts))
-        flags = [f"--{name}={tmp_path / name}.json" for name in ("task", "rules")]
+        flags = [f"--{name}={tmp_path / name}.json" for name in ("task", "rules", "pool")]
         return run(
             ["worker", "verify", str(tmp_path / "rollouts.parquet"), *flags, f"--model={model_folder}", "--json"]
         )

@@ -37,7 +37,7 @@ def main() -> None:
     world = World(rules, environment, BASE_MODEL, CausalLM.load(BASE_MODEL).eval())
     file = write_rollouts(world.header(), rollouts_of(world, np.random.default_rng(0)))
     prefill.sampled_states = drawn_states  # type: ignore[assignment]
-    found = examine_file(file, terms_of(world), lambda: world.model)
+    found = examine_file(file, world.rules, lambda: terms_of(world), lambda: world.model)
     print(
         json.dumps(
             {

@@ -70,3 +70,9 @@ def test_the_task_asks_for_this_many_rollouts(world: World, honest: list[Rollout
 @pytest.mark.parametrize("header", [{"group_size": 4}, {"sampling": SamplingRules(max_new_tokens=40, temperature=0.7)}])
 def test_the_header_names_the_rules(world: World, honest: list[Rollout], header: dict[str, Any]) -> None:
     assert found(world, honest, **header) == (Outcome.DROP, RejectReason.VALUE_OUT_OF_BOUNDS)
+
+
+def test_what_the_header_has_otherwise_is_named(world: World, honest: list[Rollout]) -> None:
+    header = world.header().model_copy(update={"group_size": 5})
+    result = bounds.check(world.case(honest, header=header))
+    assert result.detail == f"the file's header differs from the rules: group_size 5, not {world.rules.group_size}"

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.checks.local_check import read_bytes, read_rules
+from protocol.checks.basis import read_document
+from protocol.checks.local_check import read_bytes
 from protocol.errors import UsageError
+from protocol.rules import Rules
 
 
 def test_of_a_large_file_only_what_shows_that_it_is_too_large_is_read(tmp_path: Path) -> None:
@@ -27,4 +29,6 @@ def test_folders_and_nothing_at_all_are_usage_errors(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_no_rules(tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_bytes(b"\xff\xfe{")
     with pytest.raises(UsageError, match="can't be used as Rules"):
-        read_rules(tmp_path / "rules.json")
+        read_document(tmp_path / "rules.json", Rules)
+    with pytest.raises(UsageError, match="can't be read"):
+        read_document(tmp_path, Rules)

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from protocol.checks.report import FileReport
@@ -19,14 +18,14 @@ CHECK_KEYS = {
 }
 KEYS = {
     *("schema_version", "submission_id", "outcome", "reason", "hint", "checks", "num_rollouts", "num_audited"),
-    *("first_token", "first_chunk", "milliseconds"),
+    *("first_token", "first_chunk", "milliseconds", "content_hash", "signed_content_hash"),
 }
 POSITION = 10
 
 
 def report_on(world: World, rollouts: list[Rollout]) -> FileReport:
     file = write_rollouts(world.header(), rollouts)
-    return FileReport.of(examine_file(file, world.terms(), lambda: world.model))
+    return FileReport.of(examine_file(file, world.rules, world.terms, lambda: world.model))
 
 
 def with_one_token_edited(world: World, rollouts: list[Rollout]) -> tuple[list[Rollout], int]:
@@ -42,12 +41,12 @@ def with_one_token_edited(world: World, rollouts: list[Rollout]) -> tuple[list[R
 
 def test_the_document_of_an_honest_file(world: World, honest: list[Rollout]) -> None:
     document = json.loads(report_on(world, honest).model_dump_json())
-    assert set(document) == KEYS and document["schema_version"] == 3
+    assert set(document) == KEYS and document["schema_version"] == 4
     assert (document["outcome"], document["reason"], document["first_token"]) == ("accept", None, None)
     assert document["num_rollouts"] == document["num_audited"] == len(honest)
     assert {frozenset(check) for check in document["checks"]} == {frozenset(CHECK_KEYS)}
     names = [check["check"] for check in document["checks"]]
-    assert set(names) | {"model", "forward", "rows", "toploc"} == set(document["milliseconds"])
+    assert set(names) | {"terms", "model", "forward", "rows", "toploc"} == set(document["milliseconds"])
     assert all(cost >= 0 for cost in document["milliseconds"].values())
 
 
@@ -107,7 +106,7 @@ def test_what_a_cheap_check_refuses_has_no_first_token(world: World, honest: lis
 
 
 def test_what_is_no_file_has_a_report(world: World) -> None:
-    report = FileReport.of(examine_file(b"PAR1", world.terms(), lambda: world.model))
+    report = FileReport.of(examine_file(b"PAR1", world.rules, world.terms, lambda: world.model))
     assert (report.outcome, report.reason, report.num_rollouts) == ("drop", "schema_invalid", 0)
 
 
@@ -117,8 +116,13 @@ def test_people_read_where_it_goes_wrong_and_what_is_never(
     edited, number = with_one_token_edited(world, honest)
     print_report(report_on(world, edited))
     printed = capsys.readouterr().out
-    assert f"first token that is off: rollout {number}, token {POSITION}" in printed
+    verdict, todo, where, warning, *table = printed.splitlines()
+    assert (verdict, todo[:4]) == ("slash: sampling_mismatch", "do: ")
+    assert where.startswith(f"first token that is off: rollout {number}, token {POSITION}")
+    assert warning.startswith("not compared with what its node has signed")
     assert "slash never" in printed and "e+06" not in printed
     widths = {line.index("reject") for line in printed.splitlines() if "reject over" in line}
     assert len(widths) == 1, "limits stand under each other"
-    assert np.all([line[0] in "✓✗" for line in printed.splitlines()[:20]])
+    assert all(line[0] in "✓✗" for line in table[:-1]) and table[-1].startswith("audited by the model")
+    print_report(report_on(world, edited).model_copy(update={"signed_content_hash": "0x" + "11" * 32}))
+    assert "not compared" not in capsys.readouterr().out
