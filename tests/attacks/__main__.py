@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -13,16 +14,15 @@ from tests.attacks.attack import Attack
 from tests.attacks.document import DATA, play
 from tests.attacks.matrix import Effort
 from tests.attacks.pools import ARENAS, DTYPES, arena, judged_by, limits_name
-from tests.attacks.report import row, write_tables
+from tests.attacks.report import PAGE, row, write_tables
 from tests.attacks.table import ATTACKS, CONTROLS
 from verifier.thresholds import read_thresholds
 
 
-def main() -> None:
+def main() -> int:
     asked = _asked()
     if asked.tables:
-        write_tables()
-        return
+        return _renew_tables()
     torch.set_num_threads(asked.threads)
     started = time.perf_counter()
     pool = arena(asked.model, asked.dtype, asked.tasks)
@@ -41,6 +41,16 @@ def main() -> None:
         document.write(DATA / f"attacks.{asked.model}.{asked.dtype}.json")
     if asked.out:
         document.write(asked.out)
+    return 0
+
+
+def _renew_tables() -> int:
+    """Exit code 2 where there are tables without figures."""
+    missing = write_tables(PAGE)
+    for path in missing:
+        print(f"not measured: {path} isn't there; a run with --keep makes it", file=sys.stderr)
+    print(f"{PAGE} is renewed{' but for these' if missing else ''}")
+    return 2 if missing else 0
 
 
 def _asked() -> argparse.Namespace:
@@ -66,4 +76,4 @@ def _chosen(names: list[str] | None) -> list[Attack]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

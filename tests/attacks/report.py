@@ -26,11 +26,22 @@ def renewed(page: str) -> str:
 
     def part(found: re.Match[str]) -> str:
         table, _, name = found["name"].partition(" ")
-        path = DATA / f"attacks.{name}.json"
+        path = document_of(name)
         text = TABLES[table](read_document(path)) if path.exists() else "Not measured yet."
         return f"<!-- attacks: {found['name']} -->\n{text}\n<!-- end -->"
 
     return MARKS.sub(part, page)
+
+
+def document_of(name: str) -> Path:
+    """Where the figures lie that a table is made of."""
+    return DATA / f"attacks.{name}.json"
+
+
+def missing(page: str) -> list[Path]:
+    """Documents that the page's tables ask for, and that nobody has made."""
+    asked = dict.fromkeys(document_of(found["name"].partition(" ")[2]) for found in MARKS.finditer(page))
+    return [path for path in asked if not path.exists()]
 
 
 def matrix_table(document: Document) -> str:
@@ -92,5 +103,8 @@ def _percent(share: float) -> str:
     return f"{min(99.9, max(0.1, 100 * share)):.1f}"
 
 
-def write_tables(page: Path = PAGE) -> None:
-    page.write_text(renewed(page.read_text(encoding="utf-8")), encoding="utf-8")
+def write_tables(page: Path) -> list[Path]:
+    """Renew the page's tables; the documents that weren't there for it."""
+    text = page.read_text(encoding="utf-8")
+    page.write_text(renewed(text), encoding="utf-8")
+    return missing(text)

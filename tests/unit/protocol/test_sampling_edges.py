@@ -1,6 +1,7 @@
 """The cuts of top_k and top_p: rounding moves tokens across them, and a worker can't choose beyond."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -64,8 +65,9 @@ class SameAnswer:
     def __init__(self, model: CausalLM, logits: Float64Array) -> None:
         self.model, self.row, self.config = model, torch.from_numpy(logits.astype(np.float32)), model.config
 
-    def __call__(self, *args: object) -> torch.Tensor:
-        return self.model(*args)
+    def __call__(self, *args: Any) -> torch.Tensor:
+        hidden: torch.Tensor = self.model(*args)
+        return hidden
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.row.expand(len(hidden), -1)
@@ -89,6 +91,6 @@ def test_a_verifier_takes_the_cut_for_what_it_is(world: World, honest: list[Roll
         replace(r, output_tokens=part.astype(np.int32)) for r, part in zip(honest, np.split(tokens, ends), strict=True)
     ]
     case = world.case(rows, rules=world.rules.model_copy(update={"sampling": sampling}))
-    found = measure(case, SameAnswer(world.model, row)).margins
+    found = measure(case, cast(CausalLM, SameAnswer(world.model, row))).margins
     assert (found[is_flip] == world.rules.thresholds.near_tie_nats).all()
     assert found[100] == world.rules.thresholds.sampling_margin_clip and (found > 0).sum() == is_flip.sum() + 1
