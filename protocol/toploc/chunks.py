@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
+from typing import Literal
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from protocol.toploc import device
 from protocol.toploc.activations import Activations, bf16_patterns, bit_patterns, infinity_of
 from protocol.toploc.paths import Chosen, Piece, choose
 from protocol.toploc.topk import BF16_INFINITY, Bits, Ties
+
+JOINED_BYTES = 1 << 21
+"""Of a list's tensors at a time: few calls, and what was joined is still in the cache when it is read."""
 
 
 def choose_in_rollouts(hidden: Sequence[Activations], chunk_rows: int, topk: int, ties: Ties) -> Chosen:
@@ -54,7 +58,7 @@ def published_pieces(
     """The chunks of the published library's calls, and the pattern of infinity in their format.
 
     The first item is a chunk, unless skipped; then each `decode_batching_size` items are, in any shape. Items
-    of a list are joined when their turn comes, so that what is joined is still in the cache when it is read.
+    of a list are joined when their turn comes.
     """
     if decode_batching_size < 1 or len(activations) == 0:
         why = f"{len(activations)} activations, {decode_batching_size} a proof"
@@ -80,8 +84,20 @@ def _pieces(activations: Sequence[Activations] | Activations, batch: int, num_pr
             bits, _ = bit_patterns(rest)
             yield Piece(bits.reshape(-1), max(1, min(bits.size, batch * (bits.size // len(bits)))))
         return
-    for start in range(0, len(rest), batch):
-        yield _one_chunk(rest[start : start + batch])
+    chunk_bytes = batch * rest[0].nbytes if rest else 0
+    step = batch * max(1, JOINED_BYTES // max(1, chunk_bytes))
+    for start in range(0, len(rest), step):
+        yield from _chunks_of_items(rest[start : start + step], batch)
+
+
+def _chunks_of_items(items: Sequence[Activations], batch: int) -> Iterator[Piece]:
+    """One piece where all are tensors of one shape, and a chunk then is so many values; else one a chunk."""
+    flat = _joined_tensors(items, "stack")
+    if flat is not None and len(flat):
+        yield Piece(flat, batch * (len(flat) // len(items)) if batch < len(items) else len(flat))
+        return
+    for start in range(0, len(items), batch):
+        yield _one_chunk(items[start : start + batch])
 
 
 def _one_chunk(items: Sequence[Activations] | Activations) -> Piece:
@@ -90,13 +106,23 @@ def _one_chunk(items: Sequence[Activations] | Activations) -> Piece:
 
 
 def _joined(items: Sequence[Activations]) -> Bits:
-    """Items one after the other, flat. Tensors by one call, as to touch each one costs as much as all else together."""
-    torch = sys.modules.get("torch")
-    if len(items) > 1 and torch is not None:
-        try:
-            return bit_patterns(torch.cat(items))[0].reshape(-1)
-        except (RuntimeError, TypeError):
-            # Their shapes differ, or the devices they are on; or not all are tensors.
-            pass
+    """Items one after the other, flat."""
+    joined = _joined_tensors(items, "cat")
+    if joined is not None:
+        return joined
     flat = [bit_patterns(item)[0].reshape(-1) for item in items]
     return flat[0] if len(flat) == 1 else np.concatenate(flat)
+
+
+def _joined_tensors(items: Sequence[Activations], how: Literal["cat", "stack"]) -> Bits | None:
+    """Tensors by one call, as to touch each one costs as much as all else together.
+
+    None where their shapes don't allow it, they are on several devices, or not all are tensors.
+    """
+    torch = sys.modules.get("torch")
+    if len(items) < 2 or torch is None:
+        return None
+    try:
+        return bit_patterns(getattr(torch, how)(items))[0].reshape(-1)
+    except (RuntimeError, TypeError):
+        return None

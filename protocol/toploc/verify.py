@@ -31,6 +31,8 @@ NO_MATCH = 2.0**64
 """Mean and median where no exponent agrees, as in the published library."""
 
 _TODO = "reject the proofs"
+Words = npt.NDArray[np.integer[Any]]
+"""Moduli and coefficients of proofs, [C, 1 + n]."""
 _Text = TypeVar("_Text", bytes, str)
 _Read = TypeVar("_Read")
 
@@ -58,7 +60,7 @@ def verify_proofs(
     ties: Ties = "lowest",
 ) -> list[VerificationResult]:
     """One result a chunk. Raises MalformedProof for proofs that can't be evaluated or are too many or few."""
-    claims = _claims([_words(poly) for poly in proofs])
+    claims = _claims(_padded([_words(poly) for poly in proofs]))
     return _verify(activations, claims, decode_batching_size, topk, skip_prefill, ties)
 
 
@@ -72,7 +74,7 @@ def verify_proofs_bytes(
     ties: Ties = "lowest",
 ) -> list[VerificationResult]:
     """`verify_proofs` of proofs in bytes, read as leniently as `ProofPoly.from_bytes` does."""
-    claims = _claims([_read(read_words, proof) for proof in proofs])
+    claims = _claims(_table(proofs))
     return _verify(activations, claims, decode_batching_size, topk, skip_prefill, ties)
 
 
@@ -97,19 +99,38 @@ def _read(reader: Callable[[_Text], _Read], proof: _Text) -> _Read:
         raise MalformedProof("a proof can't be read", str(error), _TODO) from error
 
 
+def _table(proofs: Sequence[bytes]) -> Words:
+    """The words of each, [C, 1 + n]: of all at once where they are equally long, as they nearly always are."""
+    lengths = set(map(len, proofs))
+    if len(lengths) != 1 or any(length % 2 or length < 4 for length in lengths):
+        return _padded([_read(read_words, proof) for proof in proofs])
+    return np.frombuffer(b"".join(proofs), dtype=">u2").reshape(len(proofs), -1)
+
+
 def _words(poly: ProofPoly) -> Indices:
     """Modulus and coefficients, [1 + n]."""
     return np.array([poly.modulus, *poly.coeffs], dtype=np.int64)
 
 
-def _claims(proofs: Sequence[npt.NDArray[Any]]) -> Claims:
-    """Proofs of any length; the missing coefficients of a shorter one are zeros. Refuses null proofs."""
-    if not all(len(words) > 1 and words[0] > 0 for words in proofs):
-        raise MalformedProof("a proof is null", "its modulus is 0, or it has no coefficients", _TODO)
-    table = np.zeros((len(proofs), max((len(words) for words in proofs), default=1)), dtype=np.int64)
+def _padded(proofs: Sequence[npt.NDArray[Any]]) -> Words:
+    """The missing coefficients of a shorter one are zeros. Refuses one without any."""
+    if not all(len(words) > 1 for words in proofs):
+        raise _null()
+    table = np.zeros((len(proofs), max((len(words) for words in proofs), default=2)), dtype=np.int64)
     for row, words in zip(table, proofs, strict=True):
         row[: len(words)] = words
-    return Claims(table[:, 0].copy(), (table[:, 1:] % PRIME).astype(np.uint16))
+    return table
+
+
+def _claims(table: Words) -> Claims:
+    """Refuses null proofs."""
+    if not (table[:, 0] > 0).all():
+        raise _null()
+    return Claims(table[:, 0].astype(np.int64), (table[:, 1:] % PRIME).astype(np.uint16))
+
+
+def _null() -> MalformedProof:
+    return MalformedProof("a proof is null", "its modulus is 0, or it has no coefficients", _TODO)
 
 
 def _verify(

@@ -30,6 +30,7 @@ from protocol.toploc.verify import verify_proofs_bytes
 from tests.bench.timing import least_cpu_ms
 
 PREFILL_ROWS, DECODE_ROWS = 512, 512
+ROUNDS = 8
 REFERENCE = Path(__file__).parent / "toploc_reference.py"
 NUM_CHUNKS = {"build list": 17, "build tensor": 16, "prefill proof": 1, "verify list": 17, "verify tensor": 16}
 PATHS = {"kernels": "", "plain": "plain"}
@@ -80,18 +81,27 @@ def reference(rows: torch.Tensor, folder: Path) -> dict[str, Any] | None:
 @pytest.mark.bench
 @pytest.mark.parametrize("hidden_size", [2048, 5120])
 def test_published_calls(hidden_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By turns, the least of all rounds: a machine that is slower for a while slows all columns."""
     rows = make_activations(PREFILL_ROWS + DECODE_ROWS, hidden_size)
-    published = reference(rows, tmp_path)
-    columns = {"toploc 0.1.6": published["times"]} if published else {}
-    for path, value in PATHS.items():
-        monkeypatch.setenv(kernels.VARIABLE, value)
-        for ties in ("lowest", "torch-cpu"):
-            timed, proofs = calls(rows, ties)
-            columns[f"{path}, {ties}"] = {what: least_cpu_ms(call) for what, call in timed.items()}
-            if published and ties == "torch-cpu":
-                assert [proof.hex() for proof in proofs] == published["proofs"]
+    columns: dict[str, dict[str, float]] = {}
+    for _ in range(ROUNDS):
+        published = reference(rows, tmp_path)
+        if published:
+            keep_least(columns, "toploc 0.1.6", published["times"])
+        for path, value in PATHS.items():
+            monkeypatch.setenv(kernels.VARIABLE, value)
+            for ties in ("lowest", "torch-cpu"):
+                timed, proofs = calls(rows, ties)
+                keep_least(columns, f"{path}, {ties}", {what: least_cpu_ms(call) for what, call in timed.items()})
+                if published and ties == "torch-cpu":
+                    assert [proof.hex() for proof in proofs] == published["proofs"]
     print(f"\nhidden size {hidden_size}: ms a call" + ", and how many times faster than toploc 0.1.6" * bool(published))
     show(columns)
+
+
+def keep_least(columns: dict[str, dict[str, float]], name: str, times: dict[str, float]) -> None:
+    known = columns.setdefault(name, times)
+    columns[name] = {what: min(known[what], taken) for what, taken in times.items()}
 
 
 def show(columns: dict[str, dict[str, float]]) -> None:
