@@ -26,12 +26,12 @@ from coordinator.db.chain import Epoch, Pool
 from coordinator.db.work import Draw, ReauditRow, SubmissionRow, TaskRow, VerdictRow
 from coordinator.decision import Decision, decide_again
 from coordinator.draws import OPEN, ROUND, next_seats, open_draw, opinions_on
+from coordinator.earners import earners
 from coordinator.pool import chain_time, pool_record
-from coordinator.stamps import disputed_stamps, has_contested_stamp
+from coordinator.stamps import has_contested_stamp
 from coordinator.standing import move
 from protocol.api import ReauditState, Standing
 from protocol.draw import REAUDIT_ROUND, is_reaudited
-from protocol.reasons import Outcome
 
 MAX_PER_TURN = 200
 Due = tuple[ReauditRow, SubmissionRow, Epoch]
@@ -195,23 +195,12 @@ def _close(session: Session, pool: Pool, row: ReauditRow, submission: Submission
 def _pay(
     session: Session, pool: Pool, row: ReauditRow, submission: SubmissionRow, decision: Decision
 ) -> dict[str, int]:
-    """Who came in time, is of the majority's mind, has no disputed stamp and isn't paid yet; as far as is reserved."""
+    """Who earns by it and isn't paid yet; as far as is reserved."""
     amount_wei = submission.num_units * session.get_one(TaskRow, submission.task_id).verify_price_wei
     if decision.accepted is None or not amount_wei:
         return {}
-    disputed = disputed_stamps(session, row.submission_id)
-    verdicts = session.scalars(
-        select(VerdictRow)
-        .where(VerdictRow.submission_id == row.submission_id, VerdictRow.round == REAUDIT_ROUND, VerdictRow.in_time)
-        .order_by(VerdictRow.draw)
-    )
-    earning = [
-        verdict.validator
-        for verdict in verdicts
-        if (verdict.outcome == Outcome.ACCEPT) == decision.accepted
-        and (verdict.round, verdict.seat) not in disputed
-        and verdict.validator not in row.paid
-    ]
+    agreeing = earners(session, row.submission_id, REAUDIT_ROUND, accepted=decision.accepted)
+    earning = [validator for validator in agreeing if validator not in row.paid]
     payments = dict.fromkeys(earning[: row.reserved_wei // amount_wei], amount_wei)
     for address, paid_wei in payments.items():
         escrow.pay(session, pool.pool_id, address, paid_wei)

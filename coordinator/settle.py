@@ -16,14 +16,13 @@ from coordinator.context import Coordinator
 from coordinator.db.chain import Pool
 from coordinator.db.work import GroupRow, SubmissionRow, TaskRow, VerdictRow
 from coordinator.decision import Decision
-from coordinator.draws import decision_on
+from coordinator.draws import ROUND, decision_on
+from coordinator.earners import earners
 from coordinator.pool import pool_record
 from coordinator.reaudits import expect_reaudit
-from coordinator.stamps import disputed_stamps
 from coordinator.standing import UNSETTLED, move
 from coordinator.use import put_to_use
 from protocol.api import Standing
-from protocol.reasons import Outcome
 
 MAX_PER_TURN = 200
 
@@ -89,18 +88,8 @@ def _validator_payments(
 ) -> dict[str, int]:
     """What each validator earns by its verdict, in base units."""
     amount_wei = submission.num_units * task.verify_price_wei
-    verdicts = session.scalars(
-        select(VerdictRow)
-        .where(VerdictRow.submission_id == submission.submission_id, VerdictRow.in_time)
-        .order_by(VerdictRow.round, VerdictRow.draw)
-    )
-    disputed = disputed_stamps(session, submission.submission_id)
-    agreeing = [
-        row.validator
-        for row in verdicts
-        if (row.outcome == Outcome.ACCEPT) == accepted and (row.round, row.seat) not in disputed
-    ]
-    return dict.fromkeys(agreeing[: pool.draw_limit], amount_wei) if amount_wei else {}
+    earning = earners(session, submission.submission_id, ROUND, accepted=accepted)
+    return dict.fromkeys(earning[: pool.draw_limit], amount_wei) if amount_wei else {}
 
 
 def _groups_of(submission: SubmissionRow) -> Select[GroupRow]:

@@ -13,18 +13,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Strict
 
+from protocol.draw import REAUDIT_ROUND
 from protocol.reasons import Outcome
 from protocol.stamp import is_disputed
 from protocol.wire import Address, UInt8, UInt32
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS revealed (
-    submission_id TEXT NOT NULL, validator TEXT NOT NULL, accepts INTEGER NOT NULL, in_time INTEGER NOT NULL,
-    PRIMARY KEY (submission_id, validator)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS revealed_again (
-    submission_id TEXT NOT NULL, validator TEXT NOT NULL, accepts INTEGER NOT NULL, in_time INTEGER NOT NULL,
-    PRIMARY KEY (submission_id, validator)
+CREATE TABLE IF NOT EXISTS opinion (
+    submission_id TEXT NOT NULL, round INTEGER NOT NULL, validator TEXT NOT NULL, accepts INTEGER NOT NULL,
+    in_time INTEGER NOT NULL, PRIMARY KEY (submission_id, round, validator)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS stamp_vote (
     submission_id TEXT NOT NULL, round INTEGER NOT NULL, validator TEXT NOT NULL, reviewer TEXT NOT NULL,
@@ -32,8 +29,8 @@ CREATE TABLE IF NOT EXISTS stamp_vote (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS stamp_vote_validator ON stamp_vote (validator);
 """
-TABLES = {0: "revealed", 1: "revealed_again"}
-"""By round."""
+ROUNDS = (0, REAUDIT_ROUND)
+"""Others aren't looked at."""
 
 
 class _Revealed(BaseModel):
@@ -66,18 +63,19 @@ class Opinions:
     def note(self, submission_id: str, data: object) -> None:
         """Take in one `verdict.revealed`. Raises ValidationError where it can't be read."""
         revealed = _Revealed.model_validate(data)
-        if (table := TABLES.get(revealed.round)) is None:
+        if revealed.round not in ROUNDS:
             return
         accepts = revealed.outcome == Outcome.ACCEPT
-        values = (submission_id, revealed.validator, accepts, revealed.in_time)
-        self._db.execute(f"INSERT OR IGNORE INTO {table} VALUES (?, ?, ?, ?)", values)
+        values = (submission_id, revealed.round, revealed.validator, accepts, revealed.in_time)
+        self._db.execute("INSERT OR IGNORE INTO opinion VALUES (?, ?, ?, ?, ?)", values)
         votes = [(submission_id, number, v, revealed.validator, agrees) for v, number, agrees in revealed.stamp_reviews]
         self._db.executemany("INSERT OR IGNORE INTO stamp_vote VALUES (?, ?, ?, ?, ?)", votes)
 
     def judges(self, submission_id: str, round_number: int) -> list[Judge]:
         """Whoever has revealed a verdict in this round so far."""
-        query = f"SELECT validator, accepts, in_time FROM {TABLES[round_number]} WHERE submission_id = ?"
-        return [Judge(v, bool(accepts), bool(t)) for v, accepts, t in self._db.execute(query, (submission_id,))]
+        query = "SELECT validator, accepts, in_time FROM opinion WHERE submission_id = ? AND round = ?"
+        rows = self._db.execute(query, (submission_id, round_number))
+        return [Judge(validator, bool(accepts), bool(in_time)) for validator, accepts, in_time in rows]
 
     def has_judged(self, submission_id: str, validator: str) -> bool:
         """In round 0."""

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from protocol.clock import Clock
 from protocol.engines.base import Completion, Engine
 from protocol.errors import NotEligible, Rejected, Unreachable, VerificationFailed
+from protocol.prover import in_task_order, proofs_of, reward_of, rollout_of
 from protocol.rollouts import Rollout
 from protocol.telemetry import get_logger
 from protocol.wire import Signed, Task
@@ -29,7 +30,6 @@ from worker.folder import WorkerFolder
 from worker.membership import Membership
 from worker.outbox import Entry
 from worker.patience import Patience
-from worker.prover import in_task_order, proofs_of, reward_of, rollout_of
 from worker.seal import seal
 from worker.selfcheck import SelfCheckFailed, check_file
 from worker.tasks import Tasks

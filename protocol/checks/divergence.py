@@ -17,7 +17,7 @@ from protocol.checks import logprobs
 from protocol.checks.case import Case
 from protocol.checks.measurements import measurements_of
 from protocol.reasons import Outcome, RejectReason
-from protocol.toploc.strict import ChunkResult
+from protocol.toploc.pooled import ChunkResult
 from protocol.wire import CheckResult
 
 

@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.checks.case import Case
-from protocol.checks.proof_errors import ProofErrors
 from protocol.errors import ProofpoolError
 from protocol.rollouts import Rollout
 from protocol.sampling_rows import RowStatistics
-from protocol.toploc.strict import ChunkResult
+from protocol.toploc.pooled import ChunkResult, ProofErrors
 
 Floats = npt.NDArray[np.float64]
 

@@ -26,7 +26,8 @@ from protocol.sampling_edges import edge_margins
 from protocol.sampling_rows import RowStatistics, measure_rows
 from protocol.stamp import StampPair
 from protocol.states import sampled_states
-from protocol.toploc.strict import ChunkResult, verify_rollouts
+from protocol.toploc.pooled import ChunkResult
+from protocol.toploc.strict import verify_rollouts
 
 MAX_SLICE_TOKENS = 8192
 MAX_BLOCK_VALUES = 1 << 24

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from protocol.checks.case import Case
 from protocol.checks.measurements import measurements_of
-from protocol.checks.proof_errors import ProofErrors
 from protocol.checks.results import measured, passed, refused
 from protocol.reasons import RejectReason
 from protocol.rules import Limit
+from protocol.toploc.pooled import ProofErrors
 from protocol.wire import CheckResult
 
 CONTENT_NAME = "toploc_content"
@@ -37,27 +37,14 @@ def check_content(case: Case) -> CheckResult:
 
 def check_exponents(case: Case) -> CheckResult:
     proofs, limit = measurements_of(case).proofs, case.rules.thresholds.toploc_exp_mismatch_share
-    return measured(
-        EXPONENT_NAME,
-        RejectReason.TOPLOC_MISMATCH,
-        proofs.mismatch_share,
-        limit,
-        num_audited=proofs.num_values,
-        num_observations=proofs.num_chunks,
-        detail=f"{proofs.num_mismatches} of {proofs.num_values} values",
-    )
+    counted = f"{proofs.num_mismatches} of {proofs.num_values} values"
+    return _held(EXPONENT_NAME, proofs, proofs.mismatch_share, limit, num_audited=proofs.num_values, detail=counted)
 
 
 def check_mantissas(case: Case) -> CheckResult:
     proofs, limit = measurements_of(case).proofs, case.rules.thresholds.toploc_mantissa_mean
-    return measured(
-        MANTISSA_NAME,
-        RejectReason.TOPLOC_MISMATCH,
-        proofs.mantissa_mean,
-        limit,
-        num_audited=proofs.num_values - proofs.num_mismatches,
-        num_observations=proofs.num_chunks,
-    )
+    num_compared = proofs.num_values - proofs.num_mismatches
+    return _held(MANTISSA_NAME, proofs, proofs.mantissa_mean, limit, num_audited=num_compared)
 
 
 def check_worst_exponents(case: Case) -> CheckResult:
@@ -74,15 +61,22 @@ def _worst(case: Case, name: str, statistic: Statistic, limit: Limit) -> CheckRe
     """The rollout that is farthest up to its limit. A limit that gives no room says nothing of so few chunks."""
     errors = measurements_of(case).proofs_by_rollout
     number = max(errors, key=lambda n: statistic(errors[n]) - limit.at(errors[n].num_chunks).reject)
-    value, num_chunks = statistic(errors[number]), errors[number].num_chunks
+    worst, where = errors[number], f"rollout {number}"
     if not limit.gives_room:
-        return passed(name, value=value, num_audited=errors[number].num_values, detail=f"rollout {number}")
+        return passed(name, value=statistic(worst), num_audited=worst.num_values, detail=where)
+    return _held(name, worst, statistic(worst), limit, num_audited=worst.num_values, detail=where)
+
+
+def _held(
+    name: str, errors: ProofErrors, value: float, limit: Limit, *, num_audited: int, detail: str = ""
+) -> CheckResult:
+    """A statistic of these proofs against its limit for as many chunks."""
     return measured(
         name,
         RejectReason.TOPLOC_MISMATCH,
         value,
         limit,
-        num_audited=errors[number].num_values,
-        num_observations=num_chunks,
-        detail=f"rollout {number}",
+        num_audited=num_audited,
+        num_observations=errors.num_chunks,
+        detail=detail,
     )

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -31,31 +32,12 @@ from protocol.toploc.compare import EXPONENT, SIGN, Comparison, Flags, pooled_me
 from protocol.toploc.encoding import CHUNK_ROWS, TOPK, ProofSet, Residues, num_chunks, parse_proofs
 from protocol.toploc.modulus import Indices
 from protocol.toploc.paths import Claims, path
+from protocol.toploc.pooled import NO_MATCH, ChunkResult, ProofErrors
 from protocol.toploc.topk import Ties
-
-NO_MATCH = 128.0
-"""Mean and median where no value agrees in sign and exponent: one more than mantissas can differ by."""
 
 _LEADING = 4
 _FEW_VALUES = 8
 """Below this many different values of its own, the verifier can't call a proof degenerate."""
-
-
-@dataclass(frozen=True)
-class ChunkResult:
-    """One chunk. `mismatches` counts values whose sign or exponent differs; mantissas are of the others."""
-
-    rollout: int
-    chunk: int
-    num_values: int
-    sign_mismatches: int
-    exp_mismatches: int
-    mismatches: int
-    mantissa_mean: float
-    mantissa_median: float
-    degree: int
-    num_distinct: int
-    is_degenerate: bool
 
 
 @dataclass(frozen=True)
@@ -66,33 +48,26 @@ class SubmissionResult:
     """
 
     chunks: tuple[ChunkResult, ...]
-    mantissa_error_sum: int
     mantissa_median: float
 
-    @property
-    def num_values(self) -> int:
-        return sum(chunk.num_values for chunk in self.chunks)
-
-    @property
-    def mismatches(self) -> int:
-        """Values whose sign or exponent differs."""
-        return sum(chunk.mismatches for chunk in self.chunks)
+    @cached_property
+    def pooled(self) -> ProofErrors:
+        return ProofErrors.of(self.chunks)
 
     @property
     def mismatch_share(self) -> float:
-        """`mismatches` / `num_values`, 0 to 1."""
-        return self.mismatches / self.num_values
+        """Of values whose sign or exponent differs, 0 to 1."""
+        return self.pooled.mismatch_share
 
     @property
     def mantissa_mean(self) -> float:
         """Mean |difference| of the mantissas that are compared, 0 to 127, or 128 if none is."""
-        num_matched = self.num_values - self.mismatches
-        return self.mantissa_error_sum / num_matched if num_matched else NO_MATCH
+        return self.pooled.mantissa_mean
 
     @property
     def num_degenerate(self) -> int:
         """Chunks whose proof says nothing."""
-        return sum(chunk.is_degenerate for chunk in self.chunks)
+        return self.pooled.num_degenerate
 
 
 def verify_rollouts(
@@ -120,7 +95,7 @@ def verify_rollouts(
     ]
     median = pooled_median(found.errors.sum(axis=0), NO_MATCH)
     chunks = _chunk_results(labels, claims.coefficients, found, topk)
-    return SubmissionResult(tuple(chunks), int(found.error_sum.sum()), median)
+    return SubmissionResult(tuple(chunks), median)
 
 
 def _parse_all(columns: Sequence[bytes], rollouts: Sequence[Activations], chunk_rows: int, topk: int) -> Claims:
@@ -141,6 +116,7 @@ def _chunk_results(
         found.sign_mismatches,
         found.exp_mismatches,
         topk - found.num_compared,
+        found.error_sum,
         found.means(NO_MATCH),
         found.medians(NO_MATCH),
         degrees,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from protocol.canonical import sha256
 from protocol.engines.base import Completion
+from protocol.prover import in_task_order, reward_of
 from testnet.cheats.dishonest import Dishonest
-from worker.prover import in_task_order, reward_of
 from worker.work import Work
 
 NUM_TRIES = 4

@@ -21,13 +21,13 @@ from protocol.engines.torch import Batch
 from protocol.environments.base import Environment
 from protocol.forward import CausalLM
 from protocol.prompts import Prompt, task_prompts
+from protocol.prover import in_task_order, rollout_of
 from protocol.rollouts import Int32Array, Rollout
 from protocol.rules import Rules, SamplingRules
 from protocol.toploc.build import build_rollouts
 from tests.attacks.cache import Cache
 from tests.attacks.reading import Reading, Readings
 from tests.unit.verifier.verifier_world import World
-from worker.prover import in_task_order, rollout_of
 
 if TYPE_CHECKING:
     from tests.attacks.attack import Attack

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from protocol.engines.base import Completion
+from protocol.prover import proofs_of, reward_of, rollout_of
 from protocol.rollouts import Rollout
 from verifier.case import Dossier
-from worker.prover import proofs_of, reward_of, rollout_of
 
 if TYPE_CHECKING:
     from tests.attacks.arena import Arena

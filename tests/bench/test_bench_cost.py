@@ -28,12 +28,12 @@ from protocol.engines.base import Completion, Request
 from protocol.engines.sequence import Sequence as Decoding
 from protocol.engines.torch import Batch
 from protocol.prompts import task_prompts
+from protocol.prover import in_task_order
 from protocol.rollouts import write_rollouts
 from protocol.rules import SamplingRules
 from tests.bench.anchor import Anchor
 from tests.unit.verifier.verifier_world import World
 from tests.worlds.smollm2 import make_smollm2_world
-from worker.prover import in_task_order
 
 THREADS = 2
 RUNS = 5

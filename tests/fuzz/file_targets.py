@@ -8,8 +8,7 @@ import numpy as np
 
 from protocol.environments.base import Environment
 from protocol.errors import MalformedFile, MalformedProof
-from protocol.rollouts import FileHeader, Rollout, content_hash, read_rollouts, write_rollouts
-from protocol.rules import SamplingRules
+from protocol.rollouts import content_hash, read_header, read_rollouts, write_rollouts
 from protocol.thrift import read_struct
 from protocol.tokenizer import Tokenizer
 from protocol.toploc.build import build_proofs_bytes
@@ -19,27 +18,11 @@ from protocol.toploc.verify import verify_proofs_base64, verify_proofs_bytes
 from testnet.task import testnet_environment
 from tests.fuzz.parquet_mutation import mutated_parquet
 from tests.fuzz.target import Choices, Target
+from tests.unit.rollout_rows import HEADER, make_rollout
 from tests.unit.verifier.verifier_world import BASE_MODEL
 
 MAX_ROWS, MAX_TOKENS = 16, 64
-HEADER = FileHeader(task_id="0x" + "11" * 32, group_size=2, sampling=SamplingRules())
 NUM_HIDDEN = 128
-
-
-def make_rollout(number: int = 0, num_tokens: int = 5) -> Rollout:
-    rng = np.random.default_rng(number)
-    return Rollout(
-        input_tokens=rng.integers(0, 50, 7).astype(np.int32),
-        output_tokens=rng.integers(0, 50, num_tokens).astype(np.int32),
-        output_logprobs=-rng.random(num_tokens).astype(np.float32),
-        task_reward=float(number % 2),
-        proofs=rng.bytes(258),
-        step=3,
-        problem_id=f"p{number}",
-        task_type="sums",
-        target_length=-1,
-        finish_reason="stop",
-    )
 
 
 @cache
@@ -51,6 +34,7 @@ def honest_files() -> tuple[bytes, ...]:
 def read_file(data: bytes) -> None:
     """What is read has one digest, and reads the same when it is written again."""
     header, rollouts = read_rollouts(data, max_rows=MAX_ROWS, max_tokens=MAX_TOKENS)
+    assert read_header(data) == header
     again = read_rollouts(write_rollouts(header, rollouts), max_rows=MAX_ROWS, max_tokens=MAX_TOKENS)
     assert content_hash(header, rollouts) == content_hash(*again)
 

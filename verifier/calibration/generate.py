@@ -14,14 +14,15 @@ from protocol.canonical import hex0x, sha256
 from protocol.checks.case import Case
 from protocol.engines.base import Completion, Engine, Request
 from protocol.engines.torch import TorchEngine
-from protocol.errors import ProofpoolError
 from protocol.prompts import Prompt, task_prompts
+from protocol.prover import in_task_order, proofs_of, rollout_of
 from protocol.rollouts import FileHeader, Rollout
 from protocol.rules import SamplingRules
-from protocol.toploc.build import build_rollouts
 from verifier.calibration.reference import ReferenceEngine
 from verifier.calibration.setups import DTYPES, Generator, computing
 from verifier.calibration.subject import POLICY_VERSION, Subject
+
+NO_REWARD = 0.0
 
 
 @dataclass
@@ -73,26 +74,9 @@ def _make_engine(generator: Generator) -> Engine:
 
 
 def _rollouts(subject: Subject, prompts: Sequence[Prompt], finished: Sequence[Completion]) -> list[Rollout]:
-    completions, shape = sorted(finished, key=lambda c: c.sample), subject.rules.toploc
-    if [completion.sample for completion in completions] != list(range(subject.num_rollouts)):
-        raise ProofpoolError("an engine didn't finish every rollout once", f"{len(completions)} came")
-    proofs = build_rollouts(
-        [c.hidden_rows for c in completions], chunk_rows=shape.chunk_rows, topk=shape.topk, ties=shape.ties
-    )
-    size = subject.rules.group_size
-    return [_rollout(prompts[c.sample // size], c, p) for c, p in zip(completions, proofs, strict=True)]
-
-
-def _rollout(prompt: Prompt, completion: Completion, proofs: bytes) -> Rollout:
-    return Rollout(
-        input_tokens=prompt.tokens,
-        output_tokens=completion.output_tokens,
-        output_logprobs=completion.output_logprobs,
-        task_reward=0.0,
-        proofs=proofs,
-        step=POLICY_VERSION,
-        problem_id=prompt.problem_id,
-        task_type=prompt.task_type,
-        target_length=prompt.target_length,
-        finish_reason=completion.finish_reason,
-    )
+    completions = in_task_order(finished, subject.num_rollouts)
+    proofs, size = proofs_of(completions, subject.rules.toploc), subject.rules.group_size
+    return [
+        rollout_of(prompts[completion.sample // size], completion, proof, NO_REWARD, POLICY_VERSION)
+        for completion, proof in zip(completions, proofs, strict=True)
+    ]

@@ -25,6 +25,7 @@ from protocol.draw import Seat
 from protocol.engines.base import Request
 from protocol.engines.torch import TorchEngine
 from protocol.prompts import task_prompts
+from protocol.prover import in_task_order, proofs_of, reward_of, rollout_of
 from protocol.randomness import task_seed
 from protocol.rollouts import Rollout
 from protocol.signing import Signer, SigningDomain
@@ -41,7 +42,6 @@ from verifier.loop import Verifier
 from verifier.reaudits import Reaudits
 from verifier.store import open_store
 from verifier.verdicts import Verdicts
-from worker.prover import in_task_order, proofs_of, reward_of, rollout_of
 
 
 @dataclass(frozen=True)

@@ -27,26 +27,9 @@ from protocol.rollouts import (
     read_rollouts,
     write_rollouts,
 )
-from protocol.rules import SamplingRules
+from tests.unit.rollout_rows import HEADER, make_rollout
 
-HEADER = FileHeader(task_id="0x" + "11" * 32, group_size=2, sampling=SamplingRules())
 PLAIN: dict[str, Any] = {"compression": "zstd", "use_dictionary": False, "write_statistics": False}
-
-
-def make_rollout(number: int = 0, num_tokens: int = 5) -> Rollout:
-    rng = np.random.default_rng(number)
-    return Rollout(
-        input_tokens=rng.integers(0, 50, 7).astype(np.int32),
-        output_tokens=rng.integers(0, 50, num_tokens).astype(np.int32),
-        output_logprobs=-rng.random(num_tokens).astype(np.float32),
-        task_reward=float(number % 2),
-        proofs=rng.bytes(258),
-        step=3,
-        problem_id=f"p{number}",
-        task_type="sums",
-        target_length=-1,
-        finish_reason="stop",
-    )
 
 
 def read(data: bytes, max_rows: int = 64, max_tokens: int = 64) -> tuple[FileHeader, list[Rollout]]:

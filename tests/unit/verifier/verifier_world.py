@@ -17,6 +17,7 @@ from protocol.engines.torch import TorchEngine
 from protocol.environments.base import Environment
 from protocol.forward import CausalLM
 from protocol.prompts import task_prompts
+from protocol.prover import in_task_order, proofs_of, reward_of, rollout_of
 from protocol.randomness import task_seed
 from protocol.rollouts import FileHeader, Rollout, content_hash, write_rollouts
 from protocol.rules import EnvironmentRules, Rules, SamplingRules
@@ -26,7 +27,6 @@ from testnet import base_model
 from verifier.case import Dossier, Facts, Instruments, terms_of
 from verifier.pipeline import Finding, examine
 from verifier.thresholds import default_thresholds
-from worker.prover import in_task_order, proofs_of, reward_of, rollout_of
 
 BASE_MODEL = Path(base_model.__file__).parent
 POOL_ID = 1

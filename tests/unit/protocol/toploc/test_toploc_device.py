@@ -33,7 +33,7 @@ def test_a_gpus_states_make_the_same_proofs(as_if_on_a_gpu: None) -> None:
     proofs = build_rollouts(rollouts)
     assert proofs == build_rollouts([rows.view(torch.uint16).numpy() for rows in rollouts])
     result = verify_rollouts(rollouts, proofs)
-    assert (result.mismatches, result.mantissa_error_sum) == (0, 0)
+    assert (result.pooled.num_mismatches, result.pooled.mantissa_error) == (0, 0)
 
 
 def test_ties_keep_the_lowest_index_and_nan_comes_first() -> None:

@@ -15,8 +15,9 @@ from protocol.errors import MalformedProof, ProofpoolError
 from protocol.toploc.activations import to_bfloat16
 from protocol.toploc.build import build_rollouts
 from protocol.toploc.encoding import encode_proofs, parse_proofs
+from protocol.toploc.pooled import NO_MATCH
 from protocol.toploc.proof import ProofPoly
-from protocol.toploc.strict import NO_MATCH, verify_rollouts
+from protocol.toploc.strict import verify_rollouts
 from protocol.toploc.verify import verify_proofs_base64, verify_proofs_bytes
 
 Floats = npt.NDArray[np.float32]
@@ -47,7 +48,7 @@ def noisy(hidden: list[Floats], scale: float) -> list[Floats]:
 def test_what_was_built_verifies_without_a_mismatch(seed: int, lengths: list[int], hidden_size: int, ties: str) -> None:
     rows = bf16(make_hidden(seed, tuple(lengths), hidden_size))
     result = verify_rollouts(rows, build_rollouts(rows, ties=ties), ties=ties)
-    assert (result.mismatches, result.mantissa_mean, result.mantissa_median, result.num_degenerate) == (0, 0, 0, 0)
+    assert (result.mismatch_share, result.mantissa_mean, result.mantissa_median, result.num_degenerate) == (0, 0, 0, 0)
     assert [(c.rollout, c.chunk) for c in result.chunks] == [
         (rollout, chunk) for rollout, length in enumerate(lengths) for chunk in range(-(-length // 32))
     ]
@@ -56,7 +57,7 @@ def test_what_was_built_verifies_without_a_mismatch(seed: int, lengths: list[int
 def test_the_other_tie_rule_costs_a_few_mismatches_only() -> None:
     rows = bf16(make_hidden(5, (64,) * 8))
     result = verify_rollouts(rows, build_rollouts(rows, ties="torch-cpu"))
-    assert result.mismatches > 0
+    assert result.pooled.num_mismatches > 0
     assert max(chunk.mismatches for chunk in result.chunks) <= 6
 
 
@@ -81,9 +82,9 @@ def test_pooled_statistics_are_over_all_values() -> None:
     result = verify_rollouts(bf16(noisy(hidden, 0.01)), build_rollouts(bf16(hidden)))
     compared = [chunk.num_values - chunk.mismatches for chunk in result.chunks]
     weighted = sum(n * chunk.mantissa_mean for n, chunk in zip(compared, result.chunks, strict=True))
-    assert result.num_values == 128 * len(result.chunks)
-    assert result.mismatches == sum(chunk.mismatches for chunk in result.chunks)
-    assert result.mantissa_error_sum == pytest.approx(weighted)
+    assert result.pooled.num_values == 128 * len(result.chunks)
+    assert result.pooled.num_mismatches == sum(chunk.mismatches for chunk in result.chunks)
+    assert result.pooled.mantissa_error == pytest.approx(weighted) and isinstance(result.pooled.mantissa_error, int)
     assert result.mantissa_mean == pytest.approx(weighted / sum(compared))
 
 
@@ -146,7 +147,7 @@ def test_a_flipped_bit_is_refused_or_measured(bit: int) -> None:
         return
     assert result.chunks[0].mismatches == 0
     # The lowest bits of c0 move every value by as little.
-    assert result.mismatches > 50 or max(chunk.mantissa_mean for chunk in result.chunks) >= 1
+    assert result.pooled.num_mismatches > 50 or max(chunk.mantissa_mean for chunk in result.chunks) >= 1
 
 
 @settings(max_examples=60, deadline=None)
@@ -156,7 +157,7 @@ def test_hostile_columns_are_refused_or_measured(columns: list[bytes]) -> None:
         result = verify_rollouts(ROWS, columns)
     except MalformedProof:
         return
-    assert result.num_values == 3 * 128
+    assert result.pooled.num_values == 3 * 128
 
 
 @settings(max_examples=60, deadline=None)

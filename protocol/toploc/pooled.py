@@ -1,6 +1,6 @@
-"""TOPLOC results pooled over chunks: the statistics that limits are about.
+"""What verifying gives: a result a chunk, and chunk results pooled, the statistics that limits are about.
 
-In: chunk results of `protocol/toploc/strict.py`. Out: `ProofErrors`.
+In: comparisons of `protocol/toploc/strict.py`. Out: `ChunkResult`, `ProofErrors`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from protocol.toploc.strict import ChunkResult
-
 NO_MATCH = 128.0
-"""Mean mantissa difference where no value agrees in sign and exponent: one more than mantissas can differ by."""
+"""Mean and median where no value agrees in sign and exponent: one more than mantissas can differ by."""
+
+
+@dataclass(frozen=True)
+class ChunkResult:
+    """One chunk. `mismatches` counts values whose sign or exponent differs; mantissas are of the others.
+
+    `mantissa_error` is the sum of 7-bit mantissa differences.
+    """
+
+    rollout: int
+    chunk: int
+    num_values: int
+    sign_mismatches: int
+    exp_mismatches: int
+    mismatches: int
+    mantissa_error: int
+    mantissa_mean: float
+    mantissa_median: float
+    degree: int
+    num_distinct: int
+    is_degenerate: bool
 
 
 @dataclass(frozen=True)
@@ -30,13 +49,13 @@ class ProofErrors:
 
     @classmethod
     def of(cls, chunks: Iterable[ChunkResult]) -> ProofErrors:
-        """Chunks pooled; each one's mean is over its values that match, so the sum is a whole number again."""
+        """All values of all chunks count alike."""
         each = list(chunks)
         return cls(
             num_chunks=len(each),
             num_values=sum(chunk.num_values for chunk in each),
             num_mismatches=sum(chunk.mismatches for chunk in each),
-            mantissa_error=sum(round(c.mantissa_mean * (c.num_values - c.mismatches)) for c in each),
+            mantissa_error=sum(chunk.mantissa_error for chunk in each),
             num_degenerate=sum(chunk.is_degenerate for chunk in each),
         )
 
