@@ -4,10 +4,11 @@ pragma solidity 0.8.37;
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {MerkleProof} from "@openzeppelin/contracts/utils/cryptography/MerkleProof.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
-import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {Beacon} from "./Beacon.sol";
+import {EpochQuorum} from "./EpochQuorum.sol";
+import {Inclusions} from "./Inclusions.sol";
 import {LogProof} from "./LogProof.sol";
-import {EarningsAttestation, Messages} from "./Messages.sol";
+import {EarningsAttestation, EpochAttestation, Messages} from "./Messages.sol";
 import {Pools} from "./Pools.sol";
 import {Registry} from "./Registry.sol";
 import {SigningDomain} from "./SigningDomain.sol";
@@ -16,8 +17,9 @@ import {Draw} from "./Types.sol";
 /// What happened, per pool: heads of the audit log and their beacons, policy versions and theirs, earnings.
 ///
 /// Heads only grow, each proven to extend the last. Earnings roots are gross and cumulative; what a case takes is
-/// withheld here. All messages but NodeAuthorization are signed for this contract's domain.
-contract Ledger is SigningDomain, ReentrancyGuardTransient {
+/// withheld here. All messages but NodeAuthorization are signed for this contract's domain. Where the coordinator is
+/// silent for too long, drawn seats commit epochs, and anybody the earnings that drawn seats attest.
+contract Ledger is Inclusions {
     using SafeCast for uint256;
 
     /// A pool's log in one word.
@@ -25,6 +27,7 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
         address coordinator;
         uint40 epochCount;
         uint40 settlingPeriod;
+        bool isBySeats; // the last epoch was committed by seats: the coordinator hasn't come back
     }
 
     /// A committed log head; in a ring, because nothing asks for an epoch that is long settled.
@@ -65,8 +68,6 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
 
     uint64 public constant RING = 2048;
 
-    Pools public immutable pools;
-    Registry public immutable registry;
     address public immutable court;
 
     mapping(uint64 poolId => Log) private _logs;
@@ -76,8 +77,6 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
     mapping(uint64 poolId => Totals) private _totals;
     mapping(uint64 poolId => mapping(uint64 epoch => Earnings)) private _earnings;
     mapping(uint64 poolId => mapping(address account => Account)) private _accounts;
-    /// One more than the epoch by which the log must contain a submission that was forced in; zero for any other.
-    mapping(uint64 poolId => mapping(bytes32 submissionId => uint64)) public forcedIntake;
 
     event EpochCommitted(uint64 indexed poolId, uint64 indexed epoch, uint64 size, bytes32 root, uint64 beaconBlock);
     event EpochSealed(uint64 indexed poolId, uint64 indexed epoch, uint64 beaconBlock, bytes32 beaconHash);
@@ -94,13 +93,12 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
     event EarningsDeducted(
         uint64 indexed poolId, address indexed account, bytes32 indexed submissionId, uint128 amount
     );
-    event IntakeForced(uint64 indexed poolId, address indexed node, bytes32 indexed submissionId, uint64 epoch);
+    event EpochAttested(uint64 indexed poolId, uint64 indexed epoch, address indexed sender, uint32[] drawIndexes);
 
     error NotPools(address caller);
     error NotCourt(address caller);
     error NotCoordinator(address caller);
     error NotTrainer(address caller);
-    error NotEligible(address node);
     error EpochOutOfOrder(uint64 epoch, uint64 expected);
     error LogMustGrow(uint64 oldSize, uint64 newSize);
     error LogInconsistent();
@@ -122,11 +120,12 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
     error NotClaimableYet(uint64 claimableTime);
     error NotInEarnings(address account, uint128 cumulative);
     error NothingToClaim();
-    error AlreadyForced(bytes32 submissionId);
+    error CoordinatorNotSilent(uint256 silentTime);
 
-    constructor(Pools pools_, Registry registry_, address court_, bytes32 salt) SigningDomain(salt) {
-        pools = pools_;
-        registry = registry_;
+    constructor(Pools pools_, Registry registry_, address court_, bytes32 salt)
+        SigningDomain(salt)
+        Inclusions(pools_, registry_)
+    {
         court = court_;
     }
 
@@ -143,7 +142,7 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
     // --- what Pools tells ---
 
     function openPool(uint64 poolId, address coordinator, uint40 settlingPeriod) external onlyPools {
-        _logs[poolId] = Log(coordinator, 0, settlingPeriod);
+        _logs[poolId] = Log(coordinator, 0, settlingPeriod, false);
     }
 
     function setCoordinator(uint64 poolId, address coordinator) external onlyPools {
@@ -157,31 +156,25 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
     function commitEpoch(uint64 poolId, uint64 epoch, uint64 size, bytes32 root, bytes32[] calldata consistencyProof)
         external
     {
-        Log storage log = _logs[poolId];
-        if (msg.sender != log.coordinator) revert NotCoordinator(msg.sender);
-        if (epoch != log.epochCount) revert EpochOutOfOrder(epoch, log.epochCount);
-        if (root == 0) revert HashZero();
-        mapping(uint64 slot => Epoch) storage ring = _epochs[poolId];
-        uint64 oldSize;
-        if (epoch != 0) {
-            Epoch storage last = ring[(epoch - 1) % RING];
-            oldSize = last.size;
-            if (size <= oldSize) revert LogMustGrow(oldSize, size);
-            if (!LogProof.isConsistent(oldSize, size, last.root, root, consistencyProof)) revert LogInconsistent();
-            if (!last.isSealed) _sealIfReady(poolId, epoch - 1, last);
-        } else if (size == 0) {
-            revert LogMustGrow(0, 0);
-        }
-        Epoch storage entry = ring[epoch % RING];
-        if (epoch >= RING && block.timestamp < entry.time + log.settlingPeriod) {
-            revert RingFull(entry.time + log.settlingPeriod);
-        }
-        log.epochCount = uint40(epoch + 1);
-        uint64 beaconBlock = Beacon.arm();
-        entry.root = root;
-        (entry.size, entry.previousSize, entry.beaconBlock) = (size, oldSize, beaconBlock);
-        (entry.time, entry.isSealed) = (uint40(block.timestamp), false);
-        emit EpochCommitted(poolId, epoch, size, root, beaconBlock);
+        if (msg.sender != _logs[poolId].coordinator) revert NotCoordinator(msg.sender);
+        _commit(poolId, epoch, size, root, consistencyProof, false);
+    }
+
+    /// The same by anybody, once the coordinator is silent: with the signatures of two thirds of the seats at the raw
+    /// draws of `epochId(poolId, epoch)`, round 0, by the last epoch's beacon, which must be stored.
+    function commitEpochAttested(
+        uint64 poolId,
+        uint64 epoch,
+        uint64 size,
+        bytes32 root,
+        bytes32[] calldata consistencyProof,
+        uint32[] calldata drawIndexes,
+        bytes[] calldata signatures
+    ) external {
+        _checkSilent(poolId);
+        _checkEpochAttested(EpochAttestation(poolId, epoch, size, root, 0), drawIndexes, signatures);
+        _commit(poolId, epoch, size, root, consistencyProof, true);
+        emit EpochAttested(poolId, epoch, msg.sender, drawIndexes);
     }
 
     /// Stores an epoch's beacon, or arms it again where its block is out of reach. Anybody may.
@@ -189,17 +182,6 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
         Epoch storage entry = _epochOf(poolId, epoch);
         if (entry.isSealed) revert AlreadySealed();
         if (_sealIfReady(poolId, epoch, entry) == Beacon.Status.Pending) revert BeaconPending(entry.beaconBlock);
-    }
-
-    /// A node that is refused posts its submission's id, which the log must contain by the epoch after the open one:
-    /// the open one's commit may be on its way already.
-    function forceIntake(uint64 poolId, bytes32 submissionId) external {
-        if (!registry.isEligible(msg.sender, poolId)) revert NotEligible(msg.sender);
-        if (submissionId == 0) revert HashZero();
-        if (forcedIntake[poolId][submissionId] != 0) revert AlreadyForced(submissionId);
-        uint64 epoch = _logs[poolId].epochCount + 1;
-        forcedIntake[poolId][submissionId] = epoch + 1;
-        emit IntakeForced(poolId, msg.sender, submissionId, epoch);
     }
 
     // --- policy versions ---
@@ -235,6 +217,7 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
 
     /// Commits gross cumulative earnings up to `epoch`, which at least the accept quorum of drawn seats recomputed.
     /// The seats are those at raw draws `drawIndexes` of `earningsId(poolId, epoch)`, round 0, by that epoch's beacon.
+    /// Open to anybody while the coordinator is silent.
     function commitEarnings(
         uint64 poolId,
         uint64 epoch,
@@ -243,7 +226,7 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
         uint32[] calldata drawIndexes,
         bytes[] calldata signatures
     ) external {
-        if (msg.sender != _logs[poolId].coordinator) revert NotCoordinator(msg.sender);
+        if (msg.sender != _logs[poolId].coordinator) _checkSilent(poolId);
         if (root == 0) revert HashZero();
         _checkAttested(EarningsAttestation(poolId, epoch, root, total, 0), drawIndexes, signatures);
         _pushEarnings(poolId, epoch, root, total);
@@ -291,6 +274,16 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
 
     function epochCount(uint64 poolId) external view returns (uint64) {
         return _logs[poolId].epochCount;
+    }
+
+    /// From when on seats may commit epochs and anybody attested earnings: the coordinator's time-out after the last
+    /// epoch, or that epoch's own time where seats committed it. Never before the first: no beacon draws seats yet.
+    function silentTime(uint64 poolId) public view returns (uint256) {
+        Log storage log = _logs[poolId];
+        uint64 count = log.epochCount;
+        if (count == 0) return type(uint256).max;
+        uint256 time = _epochs[poolId][(count - 1) % RING].time;
+        return log.isBySeats ? time : time + pools.coordinatorTimeoutOf(poolId);
     }
 
     /// The newest head; all zero before the first.
@@ -342,6 +335,11 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
         return LogProof.isIncluded(leafIndex, entry.size, entry.root, leafHash, proof);
     }
 
+    /// What the seats that commit an epoch in the coordinator's place are drawn for.
+    function epochId(uint64 poolId, uint64 epoch) public pure returns (bytes32) {
+        return keccak256(abi.encode(bytes32("epoch"), poolId, epoch));
+    }
+
     /// What the seats that attest an earnings root are drawn for.
     function earningsId(uint64 poolId, uint64 epoch) public pure returns (bytes32) {
         return keccak256(abi.encode(bytes32("earnings"), poolId, epoch));
@@ -384,6 +382,69 @@ contract Ledger is SigningDomain, ReentrancyGuardTransient {
     }
 
     // --- inside ---
+
+    function _commit(
+        uint64 poolId,
+        uint64 epoch,
+        uint64 size,
+        bytes32 root,
+        bytes32[] calldata consistencyProof,
+        bool isBySeats
+    ) private {
+        Log storage log = _logs[poolId];
+        if (epoch != log.epochCount) revert EpochOutOfOrder(epoch, log.epochCount);
+        if (root == 0) revert HashZero();
+        mapping(uint64 slot => Epoch) storage ring = _epochs[poolId];
+        uint64 oldSize;
+        if (epoch != 0) {
+            Epoch storage last = ring[(epoch - 1) % RING];
+            oldSize = last.size;
+            if (size <= oldSize) revert LogMustGrow(oldSize, size);
+            if (!LogProof.isConsistent(oldSize, size, last.root, root, consistencyProof)) revert LogInconsistent();
+            if (!last.isSealed) _sealIfReady(poolId, epoch - 1, last);
+        } else if (size == 0) {
+            revert LogMustGrow(0, 0);
+        }
+        Epoch storage entry = ring[epoch % RING];
+        if (epoch >= RING && block.timestamp < entry.time + log.settlingPeriod) {
+            revert RingFull(entry.time + log.settlingPeriod);
+        }
+        (log.epochCount, log.isBySeats) = (uint40(epoch + 1), isBySeats);
+        uint64 beaconBlock = Beacon.arm();
+        entry.root = root;
+        (entry.size, entry.previousSize, entry.beaconBlock) = (size, oldSize, beaconBlock);
+        (entry.time, entry.isSealed) = (uint40(block.timestamp), false);
+        emit EpochCommitted(poolId, epoch, size, root, beaconBlock);
+    }
+
+    function _checkSilent(uint64 poolId) private view {
+        uint256 time = silentTime(poolId);
+        if (block.timestamp < time) revert CoordinatorNotSilent(time);
+    }
+
+    /// The seats are those of the epoch to be committed: who left for good isn't waited for.
+    function _checkEpochAttested(
+        EpochAttestation memory attestation,
+        uint32[] calldata drawIndexes,
+        bytes[] calldata signatures
+    ) private view {
+        (uint64 poolId, uint64 epoch) = (attestation.poolId, attestation.epoch);
+        if (epoch != _logs[poolId].epochCount) revert EpochOutOfOrder(epoch, _logs[poolId].epochCount);
+        bytes32 beacon = epochBeacon(poolId, epoch - 1);
+        if (beacon == 0) revert BeaconMissing(epoch - 1);
+        (, uint8 drawLimit) = pools.acceptQuorumOf(poolId);
+        Draw memory draw = Draw(poolId, epoch, beacon, epochId(poolId, epoch), 0, drawLimit, address(0));
+        EpochQuorum.check(registry, domainSeparator(), draw, attestation, drawIndexes, signatures);
+    }
+
+    function _openEpoch(uint64 poolId) internal view override returns (uint64) {
+        return _logs[poolId].epochCount;
+    }
+
+    function _headOf(uint64 poolId, uint64 epoch) internal view override returns (uint64, bytes32, uint64) {
+        Epoch storage entry = _epochOf(poolId, epoch);
+        return (entry.size, entry.root, entry.time + _logs[poolId].settlingPeriod);
+    }
 
     function _sealIfReady(uint64 poolId, uint64 epoch, Epoch storage entry) private returns (Beacon.Status status) {
         bytes32 beacon;

@@ -23,6 +23,20 @@ struct Verdict {
     bytes32 evidenceHash;
 }
 
+struct Receipt {
+    bytes32 submissionId;
+    uint64 receivedBlock;
+    uint64 includeByEpoch;
+}
+
+struct EpochAttestation {
+    uint64 poolId;
+    uint64 epoch;
+    uint64 size;
+    bytes32 root;
+    uint32 seat;
+}
+
 struct EarningsAttestation {
     uint64 poolId;
     uint64 epoch;
@@ -40,6 +54,10 @@ library Messages {
     bytes32 private constant VERDICT = keccak256(
         "Verdict(bytes32 submissionId,uint64 poolId,uint64 epoch,uint32 round,uint32 seat,uint8 outcome,uint8 reason,bytes32 rulesHash,bytes32 evidenceHash)"
     );
+    bytes32 private constant RECEIPT =
+        keccak256("Receipt(bytes32 submissionId,uint64 receivedBlock,uint64 includeByEpoch)");
+    bytes32 private constant EPOCH_ATTESTATION =
+        keccak256("EpochAttestation(uint64 poolId,uint64 epoch,uint64 size,bytes32 root,uint32 seat)");
     bytes32 private constant EARNINGS_ATTESTATION =
         keccak256("EarningsAttestation(uint64 poolId,uint64 epoch,bytes32 root,uint128 totalWei,uint32 seat)");
 
@@ -58,6 +76,14 @@ library Messages {
 
     function verdict(bytes32 domain, Verdict calldata message) internal pure returns (bytes32) {
         return _digest(domain, keccak256(abi.encode(VERDICT, message)));
+    }
+
+    function receipt(bytes32 domain, Receipt calldata message) internal pure returns (bytes32) {
+        return _digest(domain, keccak256(abi.encode(RECEIPT, message)));
+    }
+
+    function epochAttestation(bytes32 domain, EpochAttestation memory message) internal pure returns (bytes32) {
+        return _digest(domain, keccak256(abi.encode(EPOCH_ATTESTATION, message)));
     }
 
     function earningsAttestation(bytes32 domain, EarningsAttestation memory message) internal pure returns (bytes32) {

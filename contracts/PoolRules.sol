@@ -46,7 +46,7 @@ library PoolRules {
         return uint256(config.leaseMax) + config.epochMax + config.judgePeriod + config.challengeWindow;
     }
 
-    function _checkPresent(PoolConfig calldata config) private pure {
+    function _checkPresent(PoolConfig calldata config) private view {
         if (config.modelHash == 0) revert MissingValue("modelHash");
         if (config.environmentHash == 0) revert MissingValue("environmentHash");
         if (config.coordinator == address(0)) revert MissingValue("coordinator");
@@ -55,6 +55,7 @@ library PoolRules {
         if (config.seatBond == 0) revert MissingValue("seatBond");
         if (config.maxUnits == 0) revert MissingValue("maxUnits");
         if (config.coordinatorTimeout == 0) revert MissingValue("coordinatorTimeout");
+        if (config.coordinatorBond == 0 && !TestChain.isHere()) revert MissingValue("coordinatorBond");
     }
 
     function _checkQuorums(PoolConfig calldata config) private view {

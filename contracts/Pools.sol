@@ -5,7 +5,7 @@ import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
-import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
+import {Bonds} from "./Bonds.sol";
 import {Ledger} from "./Ledger.sol";
 import {PoolRules} from "./PoolRules.sol";
 import {Registry} from "./Registry.sol";
@@ -14,8 +14,9 @@ import {CaseTerms, PoolConfig, Role} from "./Types.sol";
 /// One record a pool: what is trained, by which rules and prices, with whose keys, and its funds.
 ///
 /// Anybody creates and funds a pool. Its creator can pause new leases, announce terms, replace keys and close it,
-/// and gets back only what is neither proven to be earned nor may still be.
-contract Pools is ReentrancyGuardTransient {
+/// and gets back only what is neither proven to be earned nor may still be. The coordinator's bond is kept beside the
+/// funds, and is no part of them.
+contract Pools is Bonds {
     using SafeCast for uint256;
     using SafeERC20 for IERC20;
 
@@ -47,6 +48,7 @@ contract Pools is ReentrancyGuardTransient {
 
     /// How long earnings that are proven stay claimable after a pool closed.
     uint256 public constant CLAIM_EXPIRY = 180 days;
+    uint256 private constant BPS = 10_000;
 
     address public immutable credits;
     Registry public immutable registry;
@@ -110,6 +112,7 @@ contract Pools is ReentrancyGuardTransient {
         pool.creator = msg.sender;
         pool.state = State.Open;
         emit PoolCreated(poolId, msg.sender, pool.config);
+        _beginTerm(poolId, config.coordinator, 0);
         ledger.openPool(poolId, config.coordinator, PoolRules.settlingPeriod(config));
     }
 
@@ -256,8 +259,19 @@ contract Pools is ReentrancyGuardTransient {
         return _pools[poolId].state == State.Open;
     }
 
+    /// Open, not paused, and with its coordinator's bond whole.
     function isLeasing(uint64 poolId) external view returns (bool) {
-        return _pools[poolId].state == State.Open && !_pools[poolId].paused;
+        Pool storage pool = _pools[poolId];
+        return pool.state == State.Open && !pool.paused
+            && _bondedAmount(poolId, pool.config.coordinator) >= pool.config.coordinatorBond;
+    }
+
+    function minAllotmentOf(uint64 poolId) external view returns (uint128) {
+        return _existing(poolId).config.minAllotment;
+    }
+
+    function coordinatorTimeoutOf(uint64 poolId) external view returns (uint32) {
+        return _pools[poolId].config.coordinatorTimeout;
     }
 
     function coordinatorOf(uint64 poolId) external view returns (address) {
@@ -328,11 +342,42 @@ contract Pools is ReentrancyGuardTransient {
     function _setKey(uint64 poolId, Role role, address key) private {
         Pool storage pool = _pools[poolId];
         pool.proposed[role] = address(0);
-        if (role == Role.Coordinator) pool.config.coordinator = key;
+        if (role == Role.Coordinator) _setCoordinator(poolId, pool, key);
         else if (role == Role.Trainer) pool.config.trainer = key;
         else pool.creator = key;
         emit KeyChanged(poolId, role, key);
-        if (role == Role.Coordinator) ledger.setCoordinator(poolId, key);
+    }
+
+    function _setCoordinator(uint64 poolId, Pool storage pool, address key) private {
+        uint64 epoch = ledger.epochCount(poolId);
+        address old = pool.config.coordinator;
+        if (old != address(0)) _endTerm(poolId, old, epoch);
+        if (key != address(0)) _beginTerm(poolId, key, epoch);
+        pool.config.coordinator = key;
+        ledger.setCoordinator(poolId, key);
+    }
+
+    function _credits() internal view override returns (IERC20) {
+        return IERC20(credits);
+    }
+
+    function _isJudge(address caller) internal view override returns (bool) {
+        return caller == address(ledger) || caller == ledger.court();
+    }
+
+    function _unbonding() internal view override returns (uint256) {
+        return registry.unbonding();
+    }
+
+    function _endTime(uint64 poolId) internal view override returns (uint256) {
+        Pool storage pool = _existing(poolId);
+        return pool.state == State.Closing ? _refundTime(pool) : type(uint256).max;
+    }
+
+    function _caseTerms(uint64 poolId) internal view override returns (uint256, uint128, uint32) {
+        PoolConfig storage config = _pools[poolId].config;
+        uint256 share = uint256(config.coordinatorBond) * config.firstSlashBps / BPS;
+        return (share, config.challengeBond, config.challengeWindow);
     }
 
     /// When every lease has ended, its epoch is committed (even by others), and all windows are over.

@@ -38,6 +38,7 @@ struct PoolConfig {
     uint32 confirmations; // blocks that off-chain parties wait
     address trainer;
     address token; // what the pool pays in; zero on creation stands for Credits
+    uint128 coordinatorBond; // in credits; without it nothing is leased. Zero on test chains only
 }
 
 /// The keys of a pool that can be handed over.

@@ -1,4 +1,4 @@
-"""`proofpool coordinator …`: serve, migrate, openapi. Nothing heavy is imported until one of them runs."""
+"""`proofpool coordinator …`: serve, bond, migrate, openapi. Nothing heavy is imported until one of them runs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,21 @@ def serve(config: ConfigFile = None) -> None:
     from coordinator.process import run_coordinator
 
     run_coordinator(config)
+
+
+@app.command()
+def bond(
+    config: ConfigFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Bond what the pool asks of its coordinator, from the coordinator's own credits. Again is no change."""
+    from coordinator.bond import run_bond
+
+    done = run_bond(config)
+    if as_json:
+        print(done.model_dump_json())
+        return
+    print(f"bonded {done.bonded_wei} of {done.wanted_wei} wei in pool {done.pool_id}, {done.added_wei} of it now")
 
 
 @app.command()

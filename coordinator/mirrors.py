@@ -1,8 +1,8 @@
 """What the contracts say, as rows: one handler an event, each a plain change of a mirror.
 
-In: a `ChainEvent` in chain order. Out: `Pool`, `Node`, `Allotment`, `Seat`, `Version`, `Epoch`, `Earnings` rows. A
-handler looks at nothing but the event and the mirrors, so that a replay of all events gives the same rows.
-Events that change no mirror (cases, claims) are kept as `ChainEvent` only.
+In: a `ChainEvent` in chain order. Out: `Pool`, `CoordinatorBond`, `Node`, `Allotment`, `Seat`, `Version`, `Epoch`,
+`Earnings` rows. A handler looks at nothing but the event and the mirrors, so that a replay of all events gives the
+same rows. Events that change no mirror (cases, claims) are kept as `ChainEvent` only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from coordinator.db.chain import Allotment, ChainEvent, Earnings, Epoch, Node, Pool, Seat, Version
+from coordinator.db.chain import Allotment, ChainEvent, CoordinatorBond, Earnings, Epoch, Node, Pool, Seat, Version
 from protocol.errors import ProofpoolError
 
 Arguments = dict[str, Any]
@@ -59,6 +59,7 @@ def _pool_created(session: Session, event: ChainEvent, arguments: Arguments) -> 
             reaudit_bps=config["reaudit_bps"],
             confirmations=config["confirmations"],
             lease_max_seconds=config["lease_max"],
+            coordinator_bond_wei=config["coordinator_bond"],
         )
     )
 
@@ -82,6 +83,14 @@ def _pool_closing(session: Session, event: ChainEvent, arguments: Arguments) -> 
 def _key_changed(session: Session, event: ChainEvent, arguments: Arguments) -> None:
     if (column := ROLE_COLUMNS.get(arguments["role"])) is not None:
         setattr(_pool(session, arguments), column, arguments["key"])
+
+
+def _coordinator_bonded(session: Session, event: ChainEvent, arguments: Arguments) -> None:
+    _bond(session, arguments).amount_wei = arguments["total"]
+
+
+def _bond_lowered(session: Session, event: ChainEvent, arguments: Arguments) -> None:
+    _bond(session, arguments).amount_wei -= arguments["amount"]
 
 
 def _node_added(session: Session, event: ChainEvent, arguments: Arguments) -> None:
@@ -192,6 +201,15 @@ def _allotment(session: Session, arguments: Arguments) -> Allotment:
     return allotment
 
 
+def _bond(session: Session, arguments: Arguments) -> CoordinatorBond:
+    key = (arguments["pool_id"], arguments["coordinator"])
+    bond = session.get(CoordinatorBond, key)
+    if bond is None:
+        bond = CoordinatorBond(pool_id=key[0], coordinator=key[1], amount_wei=0)
+        session.add(bond)
+    return bond
+
+
 def _version(session: Session, arguments: Arguments) -> Version:
     return session.get_one(Version, (arguments["pool_id"], arguments["version"]))
 
@@ -203,6 +221,9 @@ _HANDLERS: dict[str, Callable[[Session, ChainEvent, Arguments], None]] = {
     "Paused": _paused,
     "PoolClosing": _pool_closing,
     "KeyChanged": _key_changed,
+    "CoordinatorBonded": _coordinator_bonded,
+    "CoordinatorUnbonded": _bond_lowered,
+    "CoordinatorSlashed": _bond_lowered,
     "NodeAdded": _node_added,
     "NodeRemoved": _node_removed,
     "Allotted": _allotted,

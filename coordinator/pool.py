@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from coordinator.context import Coordinator
-from coordinator.db.chain import ChainBlock, ChainHead, Pool, Version
+from coordinator.db.chain import ChainBlock, ChainHead, CoordinatorBond, Pool, Version
 from coordinator.log import open_epoch
 from protocol.api import Freshness, PoolInfo
 from protocol.errors import ProofpoolError
@@ -21,6 +21,12 @@ def pool_record(session: Session, pool_id: int) -> Pool:
     if record is None:
         raise ProofpoolError("the pool isn't known yet", f"pool {pool_id}", "wait until the chain is indexed")
     return record
+
+
+def missing_bond_wei(session: Session, pool: Pool) -> int:
+    """What the present coordinator's bond lacks (base units), as far as the chain is indexed."""
+    bond = session.get(CoordinatorBond, (pool.pool_id, pool.coordinator))
+    return max(0, pool.coordinator_bond_wei - (bond.amount_wei if bond else 0))
 
 
 def chain_time(session: Session) -> int:
@@ -71,6 +77,6 @@ def pool_info(coordinator: Coordinator, session: Session) -> PoolInfo:
         policy_version=newest_version(session, record.pool_id),
         epoch=open_epoch(session),
         shardcast_urls=coordinator.config.shardcast_urls,
-        paused=record.paused or record.closing,
+        paused=record.paused or record.closing or missing_bond_wei(session, record) > 0,
         freshness=freshness(session, coordinator.clock.now()),
     )

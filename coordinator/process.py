@@ -15,6 +15,7 @@ import uvicorn
 
 from coordinator.api.app import create_app
 from coordinator.blobs import BlobStore
+from coordinator.bond import report_bond
 from coordinator.config import CoordinatorConfig
 from coordinator.context import Coordinator, Deployment
 from coordinator.db.engine import open_engine, usable_database
@@ -50,6 +51,7 @@ def _serve(config: CoordinatorConfig) -> None:
         coordinator = build_coordinator(config, SystemClock())
         index_chain(coordinator)
         check_role(coordinator)
+        report_bond(coordinator)
     with _listen(config) as listener:
         host, port = listener.getsockname()[:2]
         server = _server(coordinator, _names(host, port))

@@ -9,7 +9,18 @@ from __future__ import annotations
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from coordinator.db.chain import Allotment, ChainBlock, ChainEvent, Earnings, Epoch, Node, Pool, Seat, Version
+from coordinator.db.chain import (
+    Allotment,
+    ChainBlock,
+    ChainEvent,
+    CoordinatorBond,
+    Earnings,
+    Epoch,
+    Node,
+    Pool,
+    Seat,
+    Version,
+)
 from coordinator.db.work import Draw, SubmissionRow
 from coordinator.draws import OPEN, ROUND
 from coordinator.log import append
@@ -41,7 +52,7 @@ def _replay(session: Session, pool_id: int) -> None:
     """Mirrors from nothing. What only this database knows (signed releases, closed epochs, statements) is kept."""
     versions = session.scalars(select(Version))
     releases = {(row.policy_version, row.manifest_hash): row.release_signature for row in versions}
-    for table in (Pool, Node, Allotment, Seat, Version):
+    for table in (Pool, CoordinatorBond, Node, Allotment, Seat, Version):
         session.execute(delete(table))
     session.execute(update(Epoch).values(transaction_hash=None, block=None, beacon_block=None, beacon_hash=None))
     session.execute(update(Earnings).values(transaction_hash=None, claimable_time=None))

@@ -18,7 +18,7 @@ from coordinator.demand import groups_in_flight, groups_wanted
 from coordinator.limits import lease_history, lease_limit
 from coordinator.nodes import provider_of
 from coordinator.nonces import use_nonce
-from coordinator.pool import chain_time, newest_version, pool_record
+from coordinator.pool import chain_time, missing_bond_wei, newest_version, pool_record
 from coordinator.rules import rules_document
 from coordinator.standing import OPEN, move
 from protocol.api import Standing, TaskView
@@ -39,7 +39,7 @@ def lease(coordinator: Coordinator, caller: Caller, policy_version: int) -> Sign
 
 def check_lease(coordinator: Coordinator, session: Session, pool: Pool, node: str, policy_version: int) -> str:
     """Whether this node may have a task now: its provider. Raises Rejected with the first reason against it."""
-    _check_open(pool)
+    _check_open(session, pool)
     provider = provider_of(session, pool, node)
     _check_version(session, pool, policy_version)
     _check_limit(session, node, coordinator.config.max_leases)
@@ -48,11 +48,18 @@ def check_lease(coordinator: Coordinator, session: Session, pool: Pool, node: st
     return provider
 
 
-def _check_open(pool: Pool) -> None:
+def _check_open(session: Session, pool: Pool) -> None:
     if pool.closing:
         raise Rejected(RejectReason.POOL_CLOSED, f"pool {pool.pool_id} leases nothing more")
     if pool.paused:
         raise Rejected(RejectReason.POOL_PAUSED, f"pool {pool.pool_id} was paused on chain")
+    if missing_wei := missing_bond_wei(session, pool):
+        raise Rejected(
+            RejectReason.POOL_PAUSED,
+            "the coordinator's bond isn't whole (base units)",
+            value=str(pool.coordinator_bond_wei - missing_wei),
+            threshold=str(pool.coordinator_bond_wei),
+        )
 
 
 def _check_version(session: Session, pool: Pool, policy_version: int) -> None:

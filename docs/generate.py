@@ -79,7 +79,7 @@ def _tree() -> str:
 def _sources(room: Path) -> list[Path]:
     """Files that carry code of the room: no tests, no generated or foreign ones."""
     files = [path for suffix in ("*.py", "*.sol") for path in room.rglob(suffix)]
-    hidden = {"node_modules", "test", "versions"}
+    hidden = {"node_modules", "build", "test", "versions"}
     return sorted(f for f in files if f.name != "__init__.py" and not hidden & set(f.relative_to(room).parts))
 
 

@@ -108,6 +108,7 @@ SIGNERS = {
     "Batch": ("the coordinator", "Ledger"),
     "WeightsRelease": ("the trainer", "Ledger"),
     "EarningsAttestation": ("the validator", "Ledger"),
+    "EpochAttestation": ("the validator", "Ledger"),
     "HttpRequest": ("whoever asks", "Ledger"),
 }
 MARKS = re.compile(r"<!-- generated: (?P<name>[^>]+?) -->\n.*?<!-- end -->", re.DOTALL)

@@ -34,6 +34,7 @@ from protocol.toploc.build import build_rollouts
 from protocol.wire import (
     Batch,
     EarningsAttestation,
+    EpochAttestation,
     Evidence,
     HttpRequest,
     NodeAuthorization,
@@ -168,6 +169,7 @@ def _messages() -> list[TypedMessage]:
         Batch(pool_id=1, number=0, step=3, groups_root=_groups_root()["root"]),
         WeightsRelease(pool_id=1, policy_version=2, manifest_hash=_manifest().manifest_hash),
         EarningsAttestation(pool_id=1, epoch=9, root=_earnings()["root"], total_wei=_earnings()["total"], seat=4),
+        EpochAttestation(pool_id=1, epoch=9, size=5, root=_digest(9), seat=4),
         _request(),
     ]
 

@@ -8,6 +8,7 @@
     coordinator ── Batch ─────────────▶ trainer         accepted groups, leased and acknowledged
     trainer ────── WeightsRelease ────▶ workers         a policy version and its manifest
     verifier ───── EarningsAttestation▶ chain           a seat recomputed the earnings root
+    verifier ───── EpochAttestation ──▶ chain           a seat holds this log, whose coordinator is silent
 
 Integers carry their Solidity width in `solidity_type`; 32-byte values and addresses are lower-case
 0x-hex strings; money is integers in base units (`_wei`), written as decimal strings in JSON.
@@ -173,6 +174,17 @@ class EarningsAttestation(TypedMessage):
     epoch: UInt64
     root: Hash32
     total_wei: Wei
+    seat: UInt32
+
+
+class EpochAttestation(TypedMessage):
+    """A seat holds the log whose head this is, and stands in for a coordinator that is silent (`Ledger.silentTime`)."""
+
+    solidity_type: ClassVar[str] = "EpochAttestation(uint64 poolId,uint64 epoch,uint64 size,bytes32 root,uint32 seat)"
+    pool_id: UInt64
+    epoch: UInt64
+    size: UInt64
+    root: Hash32
     seat: UInt32
 
 

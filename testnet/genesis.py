@@ -1,4 +1,4 @@
-"""The start of a testnet's chain: contracts, credits, a funded pool, stakes, nodes, seats.
+"""The start of a testnet's chain: contracts, credits, a funded pool, its coordinator's bond, stakes, nodes, seats.
 
 In: a chain, new or in use, and the accounts. Out: `Genesis`, with the contracts' addresses and the pool's id as the
 chain tells it; three rounds of transactions, each in one block where the chain has room.
@@ -85,6 +85,7 @@ def _funds(operator: Signer, genesis: Genesis, accounts: Accounts) -> Iterator[C
     yield _call(operator, at, "Credits", "mint", operator.address, profile.POOL_FUNDS)
     yield _call(operator, at, "Credits", "approve", at.pools, profile.POOL_FUNDS)
     yield _call(operator, at, "Pools", "fund", genesis.pool_id, profile.POOL_FUNDS)
+    yield _call(operator, at, "Credits", "mint", accounts.coordinator.address, profile.COORDINATOR_BOND)
     for provider in accounts.providers:
         yield _call(operator, at, "Credits", "mint", provider.owner.address, profile.STAKE)
     for validator in accounts.validators:
@@ -94,6 +95,9 @@ def _funds(operator: Signer, genesis: Genesis, accounts: Accounts) -> Iterator[C
 def _members(genesis: Genesis, accounts: Accounts, now: int) -> Iterator[Call]:
     at = genesis.contracts
     registry_domain = SigningDomain(genesis.chain_id, at.registry, genesis.salt)
+    coordinator = accounts.coordinator.signer
+    yield _call(coordinator, at, "Credits", "approve", at.pools, profile.COORDINATOR_BOND)
+    yield _call(coordinator, at, "Pools", "bondCoordinator", genesis.pool_id, profile.COORDINATOR_BOND)
     for provider in accounts.providers:
         yield from _provider(provider, genesis, registry_domain, now)
     for validator in accounts.validators:

@@ -23,6 +23,7 @@ GAS_WEI = 10 * 10**18
 STAKE = 100 * CREDIT
 """Each provider's, all of it allotted to its one node."""
 SEAT_BOND = 50 * CREDIT
+COORDINATOR_BOND = 100 * CREDIT
 
 TIMES = {
     "epoch_max": 30,
@@ -44,6 +45,7 @@ AMOUNTS = {
     "appeal_bond": 5 * CREDIT,
     "challenge_bond": 5 * CREDIT,
     "bounty_cap": 10 * CREDIT,
+    "coordinator_bond": COORDINATOR_BOND,
 }
 
 

@@ -59,7 +59,11 @@ contract ConservationTest is Test {
     function _everyContractHoldsWhatItOwes() private view {
         (uint256 bonds,,,) = actors.courtOwes();
         assertEq(credits.balanceOf(address(registry)), actors.registryOwes(), "registry");
-        assertEq(credits.balanceOf(address(pools)), pools.funds(poolId), "pools");
+        (uint256 bond, uint256 heldBond) = actors.coordinatorBond();
+        (uint256 demandBonds, uint256 heldByDemands) = actors.demandsOwe();
+        assertEq(credits.balanceOf(address(pools)), pools.funds(poolId) + bond + demandBonds, "pools");
+        assertEq(heldBond, heldByDemands, "held of the coordinator's bond");
+        assertTrue(heldBond <= bond, "held beyond the bond");
         assertEq(credits.balanceOf(address(court)), bonds, "court");
         assertEq(credits.balanceOf(address(ledger)), 0, "ledger");
     }

@@ -51,9 +51,27 @@ contract EarningsTest is Earning {
         refused(s, abi.encodeWithSelector(Ledger.NoSuchEpoch.selector, 99));
     }
 
-    function test_only_the_coordinator_commits_earnings() public {
+    function test_only_the_coordinator_commits_earnings_until_it_is_silent_for_too_long() public {
+        uint256 silentTime = block.timestamp + 60;
         Statement memory s = statementOf(commitAndSeal(), 7 ether, 3 ether);
-        vm.expectRevert(abi.encodeWithSelector(Ledger.NotCoordinator.selector, stranger));
+        assertEq(ledger.silentTime(poolId), silentTime, "silent");
+        vm.warp(silentTime - 1);
+        vm.expectRevert(abi.encodeWithSelector(Ledger.CoordinatorNotSilent.selector, silentTime));
+        vm.prank(stranger);
+        ledger.commitEarnings(poolId, s.epoch, s.root, s.total, s.drawIndexes, s.signatures);
+        vm.warp(silentTime);
+        vm.prank(stranger);
+        ledger.commitEarnings(poolId, s.epoch, s.root, s.total, s.drawIndexes, s.signatures);
+        pass(80);
+        claimFor(s.epoch, provider);
+        assertEq(credits.balanceOf(provider), 7 ether, "paid");
+    }
+
+    function test_a_silent_coordinator_makes_no_false_earnings_true() public {
+        Statement memory s = statementOf(commitAndSeal(), 7 ether, 3 ether);
+        pass(60);
+        s.total = 11 ether;
+        vm.expectRevert(abi.encodeWithSelector(Ledger.NotSeatSignature.selector, s.seats[0]));
         vm.prank(stranger);
         ledger.commitEarnings(poolId, s.epoch, s.root, s.total, s.drawIndexes, s.signatures);
     }

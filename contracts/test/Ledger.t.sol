@@ -126,21 +126,6 @@ contract LedgerTest is World {
         assertTrue(!ledger.verifySubmission(poolId, 0, index, ~leaf, proof), "not logged");
     }
 
-    // --- intake ---
-
-    function test_an_eligible_node_forces_its_submission_in_once() public {
-        commit();
-        vm.prank(node);
-        ledger.forceIntake(poolId, "id");
-        assertEq(ledger.forcedIntake(poolId, "id"), 3, "by epoch 2");
-        vm.expectRevert(abi.encodeWithSelector(Ledger.AlreadyForced.selector, bytes32("id")));
-        vm.prank(otherNode);
-        ledger.forceIntake(poolId, "id");
-        vm.expectRevert(abi.encodeWithSelector(Ledger.NotEligible.selector, stranger));
-        vm.prank(stranger);
-        ledger.forceIntake(poolId, "another");
-    }
-
     // --- policy versions ---
 
     function test_versions_are_published_once_in_order_by_the_trainer() public {

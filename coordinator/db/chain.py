@@ -77,8 +77,19 @@ class Pool(Base):
     """Share of settled submissions that are judged again, in hundredths of a percent."""
     confirmations: Mapped[Count]
     lease_max_seconds: Mapped[Count]
+    coordinator_bond_wei: Mapped[WeiAmount] = mapped_column(default=0)
+    """What the coordinator must have bonded, or nothing is leased."""
     paused: Mapped[bool] = mapped_column(default=False)
     closing: Mapped[bool] = mapped_column(default=False)
+
+
+class CoordinatorBond(Base):
+    """What a key that is or was the pool's coordinator answers with."""
+
+    __tablename__ = "coordinator_bond"
+    pool_id: Mapped[Count] = mapped_column(primary_key=True)
+    coordinator: Mapped[AddressText] = mapped_column(primary_key=True)
+    amount_wei: Mapped[WeiAmount]
 
 
 class Node(Base):

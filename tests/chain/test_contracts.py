@@ -8,6 +8,7 @@ import pytest
 
 from contracts.artifacts import load
 from contracts.deployment import Parameters, deploy
+from coordinator.bond import complete_bond
 from protocol.api import ContractAddresses
 from protocol.canonical import from_hex0x
 from protocol.chain.client import ChainClient
@@ -43,6 +44,7 @@ CONFIG = {
     "appeal_bond": 5 * CREDIT,
     "challenge_bond": 5 * CREDIT,
     "bounty_cap": 10 * CREDIT,
+    "coordinator_bond": 20 * CREDIT,
     "epoch_max": 30,
     "judge_period": 60,
     "challenge_window": 15,
@@ -116,6 +118,8 @@ def deploy_pool(url: str) -> Site:
     contracts = Contracts.connect(url, at.ledger, SystemClock(), chain_id=31337)
     site = Site(contracts, ChainPool(contracts, 1))
     site.send(OPERATOR, "pools", "createPool", CONFIG)
+    site.send(OPERATOR, "credits", "mint", COORDINATOR.address, CONFIG["coordinator_bond"])
+    complete_bond(contracts, 1, COORDINATOR)
     for validator in VALIDATORS:
         site.send(OPERATOR, "credits", "mint", validator.address, 100 * CREDIT)
         site.send(validator, "credits", "approve", at.registry, 100 * CREDIT)
@@ -159,6 +163,7 @@ def test_a_pools_record_is_its_config(site: Site) -> None:
     assert (record.coordinator, record.trainer) == (COORDINATOR.address, TRAINER.address)
     assert (record.accept_quorum, record.slash_quorum, record.draw_limit) == (1, 2, 8)
     assert record.rules_hashes == {CONFIG["rules_hash"]}
+    assert site.contracts.read("pools", "isLeasing", 1)
     assert record.accuse_seconds == CONFIG["judge_period"] + CONFIG["challenge_window"]
     site.send(OPERATOR, "pools", "announceTerms", 1, 5, 6, "0x" + "04" * 32)
     assert site.pool.record().rules_hashes == {CONFIG["rules_hash"], "0x" + "04" * 32}

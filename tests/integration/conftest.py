@@ -18,6 +18,7 @@ import pytest
 from contracts.deployment import Parameters, deploy
 from coordinator.api.app import create_app
 from coordinator.blobs import BlobStore
+from coordinator.bond import complete_bond
 from coordinator.config import CoordinatorConfig
 from coordinator.context import Coordinator, Deployment
 from coordinator.db.chain import Epoch, Version
@@ -61,6 +62,7 @@ __all__ = ["empty_database", "portal", "quiet_logs"]
 
 CREDIT = 10**18
 PRICE_WEI, VERIFY_PRICE_WEI = 3 * 10**15 + 1, 10**13 + 7
+COORDINATOR_BOND_WEI = 20 * CREDIT
 NUM_VALIDATORS = 3
 SETTLING = {"judge_period": 40, "challenge_window": 15, "appeal_period": 15, "jury_period": 10}
 
@@ -253,6 +255,7 @@ def pool_config(rules: Rules, coordinator: Signer, trainer: Signer) -> dict[str,
         "jury_size": 3,
         "draw_limit": 5,
         "bounty_cap": CREDIT,
+        "coordinator_bond": COORDINATOR_BOND_WEI,
         "first_slash_bps": 1000,
         "later_slash_bps": 10_000,
         "bounty_bps": 1000,
@@ -374,6 +377,8 @@ def fund_pool(world: World, creator: Signer) -> None:
     world.send(creator, "credits", "mint", creator.address, 1000 * CREDIT)
     world.send(creator, "credits", "approve", world.contracts.addresses.pools, 1000 * CREDIT)
     world.send(creator, "pools", "fund", world.pool_id, 1000 * CREDIT)
+    world.send(creator, "credits", "mint", world.coordinator.signer.address, COORDINATOR_BOND_WEI)
+    complete_bond(world.contracts, world.pool_id, world.coordinator.signer)
 
 
 def join(world: World) -> None:

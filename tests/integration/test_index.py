@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from coordinator import indexer
-from coordinator.db.chain import Allotment, ChainBlock, ChainEvent, Node, Pool, Seat, Version
+from coordinator.db.chain import Allotment, ChainBlock, ChainEvent, CoordinatorBond, Node, Pool, Seat, Version
 from coordinator.db.log import Event
 from coordinator.db.work import TaskRow
 from coordinator.indexer import index_chain
@@ -24,7 +24,7 @@ from protocol.reasons import RejectReason
 from protocol.wire import Signed, WeightsRelease
 from tests.integration.conftest import CREDIT, PRICE_WEI, World, make_coordinator, number_hash, pool_config
 
-MIRRORS = (Pool, Node, Allotment, Seat, Version, ChainEvent)
+MIRRORS = (Pool, CoordinatorBond, Node, Allotment, Seat, Version, ChainEvent)
 NOT_FROM_THE_CHAIN = {"release_signature", "id"}
 
 

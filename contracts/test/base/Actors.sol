@@ -1,14 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Bonds} from "../../Bonds.sol";
 import {Court} from "../../Court.sol";
+import {Inclusions} from "../../Inclusions.sol";
+import {Receipt, Submission} from "../../Messages.sol";
 import {Registry} from "../../Registry.sol";
 import {Accusing} from "./Accusing.sol";
 import {Earning} from "./Earning.sol";
+import {Promising} from "./Promising.sol";
 
 /// Everything that the parties of one pool can do, in any order, as often as they like; what can't succeed now is left
 /// out. Counts what came in, so that the invariants can compare.
-contract Actors is Accusing, Earning {
+contract Actors is Accusing, Earning, Promising {
+    /// A demand, and the leaf that answers it; no `size` where there is none.
+    struct Doubt {
+        bytes32 demandId;
+        bytes32 submissionId;
+        uint64 index;
+        uint64 size;
+    }
+
     uint256 private constant MAX = 50 ether;
 
     uint256 public minted;
@@ -18,6 +30,7 @@ contract Actors is Accusing, Earning {
     uint128 private _secondEarned;
     uint64[] private _earningEpochs;
     bytes32[] private _caseIds;
+    Doubt[] private _doubts;
 
     function setUp() public override {
         super.setUp();
@@ -26,12 +39,13 @@ contract Actors is Accusing, Earning {
     }
 
     function selectors() external pure returns (bytes4[] memory list) {
-        list = new bytes4[](13);
+        list = new bytes4[](16);
         (list[0], list[1], list[2]) = (this.doStake.selector, this.doWithdraw.selector, this.doAllot.selector);
         (list[3], list[4], list[5]) = (this.doDeallot.selector, this.doRelease.selector, this.doBond.selector);
         (list[6], list[7], list[8]) = (this.doLeave.selector, this.doWait.selector, this.doFund.selector);
         (list[9], list[10], list[11]) = (this.doAccuse.selector, this.doDecide.selector, this.doEarn.selector);
-        list[12] = this.doClaim.selector;
+        (list[12], list[13]) = (this.doClaim.selector, this.doDemand.selector);
+        (list[14], list[15]) = (this.doAnswer.selector, this.doTopUp.selector);
     }
 
     // --- what can be done ---
@@ -135,6 +149,51 @@ contract Actors is Accusing, Earning {
         try ledger.claim(poolId, epoch, account, cumulative, proof) {} catch {}
     }
 
+    /// Promises the intake of a submission, by a receipt or because a node forces it, keeps that or not, and is asked.
+    function doDemand(bool isKept, bool isForced) external {
+        if (isForced && registry.allotment(node, poolId) < 100 ether) return;
+        Doubt memory doubt;
+        Submission memory submission = promisedSubmission(2 ** 32 + _counter++);
+        Receipt memory receipt = receiptFor(submission, ledger.epochCount(poolId));
+        doubt.submissionId = receipt.submissionId;
+        if (isForced) {
+            vm.prank(node);
+            ledger.forceIntake(poolId, doubt.submissionId);
+        }
+        if (isKept) doubt.index = append(doubt.submissionId, receivedDocument(doubt.submissionId));
+        uint64 epoch = commitAndSeal();
+        if (isForced) epoch = commitAndSeal();
+        if (isKept) doubt.size = headSize(epoch);
+        bytes memory signature = signReceipt(COORDINATOR, receipt);
+        give(stranger, address(pools), 5 ether);
+        minted += 5 ether;
+        vm.prank(stranger);
+        doubt.demandId = isForced
+            ? ledger.demandForced(poolId, doubt.submissionId, coordinator)
+            : ledger.demandInclusion(submission, receipt, signature);
+        _doubts.push(doubt);
+    }
+
+    /// Answers what can be answered in time, enforces what is due.
+    function doAnswer(uint256 which) external {
+        if (_doubts.length == 0) return;
+        Doubt memory doubt = _doubts[which % _doubts.length];
+        Inclusions.Demand memory demand = ledger.demandOf(doubt.demandId);
+        if (demand.state != Inclusions.DemandState.Open) return;
+        if (block.timestamp >= demand.deadline) {
+            ledger.enforceInclusion(doubt.demandId);
+        } else if (doubt.size != 0) {
+            bytes memory document = receivedDocument(doubt.submissionId);
+            ledger.answerInclusion(doubt.demandId, doubt.index, document, pathOf(doubt.index, doubt.size));
+        }
+    }
+
+    function doTopUp(uint256 amount) external {
+        amount = bound(amount, 1, MAX);
+        bondCoordinator(coordinator, uint128(amount));
+        minted += amount;
+    }
+
     // --- what the contracts owe ---
 
     function registryOwes() external view returns (uint256 sum) {
@@ -160,10 +219,24 @@ contract Actors is Accusing, Earning {
         }
     }
 
+    /// Of open demands: what their demanders bonded, and what they hold of the coordinator's bond.
+    function demandsOwe() external view returns (uint256 bonds, uint256 held) {
+        for (uint256 i; i < _doubts.length; i++) {
+            Inclusions.Demand memory demand = ledger.demandOf(_doubts[i].demandId);
+            if (demand.state != Inclusions.DemandState.Open) continue;
+            Bonds.Hold memory hold = pools.holdOf(_doubts[i].demandId);
+            (bonds, held) = (bonds + hold.deposit, held + hold.amount);
+        }
+    }
+
+    function coordinatorBond() external view returns (uint256 amount, uint256 held) {
+        return (pools.bondOf(poolId, coordinator).amount, pools.bondOf(poolId, coordinator).held);
+    }
+
     /// All that anybody has outside the contracts.
     function wallets() external view returns (uint256 sum) {
         sum = credits.balanceOf(provider) + credits.balanceOf(payee) + credits.balanceOf(stranger);
-        sum += credits.balanceOf(creator);
+        sum += credits.balanceOf(creator) + credits.balanceOf(coordinator);
         for (uint256 i; i < NUM_VALIDATORS; i++) {
             sum += credits.balanceOf(vm.addr(FIRST_VALIDATOR + i));
         }

@@ -12,9 +12,10 @@ import {PoolConfig} from "../../Types.sol";
 import {LogTree} from "./LogTree.sol";
 import {Test} from "./Test.sol";
 
-/// All five contracts, one funded pool, a provider with two nodes, and three validators; and the log that its
+/// All five contracts, one funded pool with a bonded coordinator, a provider with two nodes, and three validators; and the log that its
 /// coordinator keeps. Private keys are small numbers.
 abstract contract World is Test {
+    uint256 internal constant COORDINATOR = 2;
     uint256 internal constant PROVIDER = 101;
     uint256 internal constant NODE = 201;
     uint256 internal constant OTHER_NODE = 202;
@@ -25,7 +26,7 @@ abstract contract World is Test {
     bytes32 internal constant RULES = "rules";
 
     address internal creator = vm.addr(1);
-    address internal coordinator = vm.addr(2);
+    address internal coordinator = vm.addr(COORDINATOR);
     address internal trainer = vm.addr(3);
     address internal stranger = vm.addr(4);
     address internal provider = vm.addr(PROVIDER);
@@ -49,6 +50,7 @@ abstract contract World is Test {
         give(creator, address(pools), 1_000 ether);
         vm.prank(creator);
         pools.fund(poolId, 1_000 ether);
+        bondCoordinator(coordinator, 100 ether);
         _enrol();
         for (uint256 i; i < NUM_VALIDATORS; i++) {
             bondSeat(FIRST_VALIDATOR + i);
@@ -67,7 +69,7 @@ abstract contract World is Test {
         (c.acceptQuorum, c.slashQuorum, c.jurySize, c.drawLimit) = (1, 2, 3, 4);
         (c.firstSlashBps, c.laterSlashBps, c.bountyBps, c.reauditBps) = (1_000, 10_000, 1_000, 10_000);
         (c.bountyCap, c.maxAsync) = (100 ether, 2);
-        (c.coordinator, c.trainer) = (coordinator, trainer);
+        (c.coordinator, c.trainer, c.coordinatorBond) = (coordinator, trainer, 100 ether);
     }
 
     // --- people ---
@@ -100,6 +102,12 @@ abstract contract World is Test {
     {
         bytes32 domain = registry.domainSeparator();
         return sign(nodeKey, Messages.nodeAuthorization(domain, owner, vm.addr(nodeKey), nonce, deadline));
+    }
+
+    function bondCoordinator(address key, uint128 amount) internal {
+        give(key, address(pools), amount);
+        vm.prank(key);
+        pools.bondCoordinator(poolId, amount);
     }
 
     function bondSeat(uint256 validatorKey) internal returns (uint32 seat) {
@@ -143,15 +151,20 @@ abstract contract World is Test {
         return uint64(leaves.length - 1);
     }
 
-    /// Commits everything that was logged, and the epoch's own leaf.
-    function commit() internal returns (uint64 epoch) {
+    /// Logs the epoch's own leaf: what is to be committed then.
+    function closeEpoch() internal returns (uint64 epoch, bytes32 root, bytes32[] memory proof) {
         append(0, "epoch.closed");
         epoch = ledger.epochCount(poolId);
         (, uint64 oldSize,,) = ledger.head(poolId);
-        bytes32[] memory proof = oldSize == 0
-            ? new bytes32[](0)
-            : LogTree.consistency(leaves, oldSize, leaves.length);
-        bytes32 root = LogTree.root(leaves, 0, leaves.length);
+        if (oldSize != 0) proof = LogTree.consistency(leaves, oldSize, leaves.length);
+        root = LogTree.root(leaves, 0, leaves.length);
+    }
+
+    /// Commits everything that was logged, and the epoch's own leaf.
+    function commit() internal returns (uint64 epoch) {
+        bytes32 root;
+        bytes32[] memory proof;
+        (epoch, root, proof) = closeEpoch();
         vm.prank(coordinator);
         ledger.commitEpoch(poolId, epoch, uint64(leaves.length), root, proof);
     }

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from coordinator.db.chain import Allotment, Node
+from coordinator.db.chain import Allotment, CoordinatorBond, Node
 from coordinator.db.log import Event
 from coordinator.db.work import Escrow
 from coordinator.limits import HISTORY, MAX_LOST, lease_limit
@@ -73,6 +73,21 @@ def test_a_pool_that_rests_leases_nothing_but_takes_work(site: Any, state: dict[
     site.pool(**state)
     assert refused_lease(site).reason is reason
     assert site.submit(leased)
+
+
+def test_without_its_coordinators_bond_a_pool_leases_nothing_but_takes_work(site: Any) -> None:
+    leased = site.lease()
+    site.pool(coordinator_bond_wei=50)
+    refusal = refused_lease(site)
+    assert (refusal.reason, refusal.value, refusal.threshold) == (RejectReason.POOL_PAUSED, "0", "50")
+    assert site.client().pool().paused
+    assert site.submit(leased)
+    key = site.coordinator.signer.address
+    site.mirror(CoordinatorBond(pool_id=1, coordinator=site.trainer.address, amount_wei=50))
+    site.mirror(CoordinatorBond(pool_id=1, coordinator=key, amount_wei=49))
+    assert (refused_lease(site).value, site.client().pool().paused) == ("49", True)
+    site.mirror(CoordinatorBond(pool_id=1, coordinator=key, amount_wei=50))
+    assert site.lease() and not site.client().pool().paused
 
 
 def test_only_versions_within_the_lag_are_leased(site: Any) -> None:

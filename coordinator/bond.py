@@ -1,0 +1,95 @@
+"""The coordinator's bond: what it answers with for its promises. Without all of it the pool leases nothing.
+
+In: the mirrors, or the chain itself for who adds to the bond. Out: how much is missing, in base units of the credit.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from coordinator.config import CoordinatorConfig
+from coordinator.context import Coordinator
+from coordinator.pool import missing_bond_wei, pool_record
+from protocol.chain.contracts import Contracts, Read
+from protocol.chain.lane import Lane
+from protocol.clock import SystemClock
+from protocol.config import load_config
+from protocol.errors import NotEligible
+from protocol.keystore import load_signer
+from protocol.lock import FolderLock
+from protocol.signing import Signer
+from protocol.telemetry import get_logger
+from protocol.wire import Address, Wei
+
+TODO = "stop the coordinator, run `proofpool coordinator bond`, start it again"
+
+
+class BondStatus(BaseModel):
+    """What `proofpool coordinator bond` found and did; `bonded_wei` after it, of `wanted_wei`."""
+
+    model_config = ConfigDict(frozen=True)
+    pool_id: int
+    coordinator: Address
+    added_wei: Wei
+    bonded_wei: Wei
+    wanted_wei: Wei
+
+
+def report_bond(coordinator: Coordinator) -> None:
+    """Say at the start what keeps a pool from leasing."""
+    with coordinator.reading() as session:
+        missing_wei = missing_bond_wei(session, pool_record(session, coordinator.config.pool_id))
+    if missing_wei:
+        get_logger().warning("coordinator.unbonded", missing_wei=str(missing_wei), todo=TODO)
+
+
+def run_bond(file: Path | None) -> BondStatus:
+    """`proofpool coordinator bond`: only while no coordinator runs, whose transactions come from the same key."""
+    config = load_config(CoordinatorConfig, "coordinator", file)
+    with FolderLock(config.data_dir, "coordinator"):
+        contracts = Contracts.connect(config.chain_url, config.ledger, SystemClock())
+        with closing(contracts.client.rpc):
+            signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
+            return complete_bond(contracts, config.pool_id, signer)
+
+
+def complete_bond(contracts: Contracts, pool_id: int, signer: Signer) -> BondStatus:
+    """Bond what is missing, from the key's own credits.
+
+    Raises NotEligible where the key isn't the pool's coordinator, or hasn't got the credits.
+    """
+    found, bond, balance_wei = contracts.read_all(
+        [
+            Read("pools", "configOf", (pool_id,)),
+            Read("pools", "bondOf", (pool_id, signer.address)),
+            Read("credits", "balanceOf", (signer.address,)),
+        ]
+    )
+    if found["coordinator"] != signer.address:
+        raise NotEligible(
+            "this key isn't the pool's coordinator",
+            f"{signer.address}, the pool names {found['coordinator']}",
+            "use the keystore of the address that the pool names",
+        )
+    wanted_wei, bonded_wei = found["coordinator_bond"], bond["amount"]
+    missing_wei = max(0, wanted_wei - bonded_wei)
+    if missing_wei > balance_wei:
+        raise NotEligible(
+            "the coordinator hasn't got the credits for its bond",
+            f"{balance_wei} of {missing_wei} that are missing of {wanted_wei}",
+            f"send credits to {signer.address}",
+        )
+    if missing_wei:
+        lane = Lane(contracts.client, signer, SystemClock())
+        contracts.send(lane, "credits", "approve", contracts.addresses.pools, missing_wei)
+        contracts.send(lane, "pools", "bondCoordinator", pool_id, missing_wei)
+    return BondStatus(
+        pool_id=pool_id,
+        coordinator=signer.address,
+        added_wei=missing_wei,
+        bonded_wei=bonded_wei + missing_wei,
+        wanted_wei=wanted_wei,
+    )

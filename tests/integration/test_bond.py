@@ -1,0 +1,66 @@
+"""The coordinator's bond on a real chain: bonded once, and nothing is leased without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.bond import complete_bond
+from coordinator.db.chain import CoordinatorBond
+from coordinator.indexer import index_chain
+from protocol.errors import NotEligible, Rejected, TransactionReverted
+from protocol.reasons import RejectReason
+from testnet.chain.genesis import dev_signers
+from tests.integration.conftest import COORDINATOR_BOND_WEI, World, pool_config
+
+
+def bonded_wei(world: World) -> int:
+    with world.coordinator.reading() as session:
+        bond = session.get(CoordinatorBond, (world.pool_id, world.coordinator.signer.address))
+        return bond.amount_wei if bond else 0
+
+
+def new_pool(world: World) -> int:
+    """Another pool of the same coordinator, which has bonded nothing there."""
+    config = pool_config(world.rules, world.coordinator.signer, world.trainer)
+    receipt = world.send(world.chain.creator, "pools", "createPool", config)
+    return int(world.contracts.events(receipt)[0].arguments["pool_id"])
+
+
+def test_the_mirror_of_a_bond_is_the_chains(world: World) -> None:
+    index_chain(world.coordinator)
+    bond = world.read("pools", "bondOf", world.pool_id, world.coordinator.signer.address)
+    assert bonded_wei(world) == bond["amount"] == COORDINATOR_BOND_WEI
+    assert world.read("pools", "isLeasing", world.pool_id)
+    assert world.lease()
+
+
+def test_a_handed_over_key_leases_nothing_until_its_owner_bonds(world: World) -> None:
+    successor = dev_signers(9)[8]
+    world.send(world.chain.creator, "pools", "proposeKey", world.pool_id, 0, successor.address)
+    world.send(successor, "pools", "acceptKey", world.pool_id, 0)
+    index_chain(world.coordinator)
+    with pytest.raises(Rejected) as refusal:
+        world.lease()
+    assert (refusal.value.reason, refusal.value.value) == (RejectReason.POOL_PAUSED, "0")
+    world.send(world.chain.creator, "credits", "mint", successor.address, COORDINATOR_BOND_WEI)
+    complete_bond(world.contracts, world.pool_id, successor)
+    index_chain(world.coordinator)
+    assert world.lease()
+
+
+def test_a_bond_is_completed_once_and_only_by_the_pools_coordinator(world: World) -> None:
+    key, pool_id = world.coordinator.signer, new_pool(world)
+    with pytest.raises(NotEligible, match="hasn't got the credits"):
+        complete_bond(world.contracts, pool_id, key)
+    world.send(world.chain.creator, "credits", "mint", key.address, COORDINATOR_BOND_WEI)
+    with pytest.raises(NotEligible, match="isn't the pool's coordinator"):
+        complete_bond(world.contracts, pool_id, world.provider)
+    assert complete_bond(world.contracts, pool_id, key).added_wei == COORDINATOR_BOND_WEI
+    again = complete_bond(world.contracts, pool_id, key)
+    assert (again.added_wei, again.bonded_wei, again.wanted_wei) == (0, COORDINATOR_BOND_WEI, COORDINATOR_BOND_WEI)
+
+
+def test_a_bond_stays_in_while_the_key_is_the_coordinator(world: World) -> None:
+    with pytest.raises(TransactionReverted) as refusal:
+        world.send(world.coordinator.signer, "pools", "unbondCoordinator", world.pool_id)
+    assert refusal.value.name == "BondBusy"
