@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, aliased
 from coordinator.context import Coordinator
 from coordinator.db.chain import ChainHead, Epoch
 from coordinator.db.log import Event
+from coordinator.forced import refuse_forced
 from coordinator.log import LogNodes, append, log_size
 from coordinator.outbox import queue_call, queue_calls
 from coordinator.pool import chain_time
@@ -96,6 +97,7 @@ def _close(session: Session) -> tuple[Epoch, tuple[str, ...]]:
     """Append the epoch's own leaf and fix its head; the proof that the last head is a prefix of it."""
     last = newest_epoch(session)
     number = 0 if last is None else last.epoch + 1
+    refuse_forced(session, number)
     append(session, CLOSED, ZERO_HASH, chain_time(session), {"epoch": number})
     session.flush()
     nodes, size = LogNodes(session), log_size(session)

@@ -6,7 +6,8 @@
     keep       blob, then rows and the `submission.received` leaf in one transaction
 
 In: an envelope, its signer, the file. Out: a `Receipt` with the epoch that will anchor it; or Rejected, and
-nothing has changed. The same submission again gets the same receipt.
+nothing has changed, but that the reason is kept where the submission is forced in on chain (`coordinator/forced.py`).
+The same submission again gets the same receipt.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from coordinator import log
 from coordinator.context import Coordinator
 from coordinator.db.chain import ChainBlock
 from coordinator.db.work import GroupRow, SubmissionRow, TaskRow
+from coordinator.forced import note_refusal
 from coordinator.nodes import provider_of
 from coordinator.pool import chain_time, pool_record
 from coordinator.rules import rules_document
@@ -34,10 +36,25 @@ from protocol.wire import Receipt, Signed, Submission, Task
 def admit(
     coordinator: Coordinator, node: str, submission_id: str, envelope: SubmissionEnvelope, file: bytes
 ) -> Signed[Receipt]:
-    """Take in what `node` hands in. Raises Rejected or SignatureInvalid, having changed nothing."""
+    """Take in what `node` hands in. Raises Rejected or SignatureInvalid."""
     message = envelope.submission.check(node, coordinator.domain)
     if message.node != node or message.id(coordinator.domain) != submission_id:
         raise Rejected(RejectReason.FILE_MISMATCH, "the path's id isn't that of the signed submission")
+    try:
+        return _admit(coordinator, node, submission_id, envelope, message, file)
+    except Rejected as refusal:
+        note_refusal(coordinator, submission_id, refusal)
+        raise
+
+
+def _admit(
+    coordinator: Coordinator,
+    node: str,
+    submission_id: str,
+    envelope: SubmissionEnvelope,
+    message: Submission,
+    file: bytes,
+) -> Signed[Receipt]:
     with coordinator.reading() as session:
         if known := session.get(SubmissionRow, submission_id):
             return Signed[Receipt].model_validate(known.signed_receipt)

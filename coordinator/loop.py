@@ -9,6 +9,7 @@
     reaudit           consumes settled work, beacons    produces draws of round 1; challenged; earnings
     close_epoch       consumes the log's new leaves     produces an epoch and its queued commit
     propose_earnings  consumes the log's payments       produces an earnings root to be attested
+    answer_demands    consumes doubted promises         produces queued answers
     send_outbox       consumes queued calls             produces mined ones
 
 Each stage is a function of the coordinator, commits by itself, and does nothing where nothing is due.
@@ -27,6 +28,7 @@ from coordinator.context import Coordinator
 from coordinator.draws import open_draws
 from coordinator.earnings import propose_earnings
 from coordinator.epochs import close_epoch, seal_epochs
+from coordinator.inclusions import answer_demands
 from coordinator.indexer import index_chain
 from coordinator.reaudits import reaudit
 from coordinator.sender import send_outbox
@@ -48,6 +50,7 @@ STAGES: tuple[Stage, ...] = (
     reaudit,
     close_epoch,
     propose_earnings,
+    answer_demands,
     send_outbox,
 )
 

@@ -20,6 +20,7 @@ from coordinator.context import Coordinator
 from coordinator.db.log import Outbox
 from coordinator.earnings import are_earnings_committed
 from coordinator.epochs import is_epoch_committed, is_epoch_sealed
+from coordinator.inclusions import is_demand_closed
 from coordinator.outbox import CallState
 from coordinator.versions import is_version_sealed
 from protocol.canonical import from_hex0x
@@ -39,8 +40,9 @@ HAPPENED: dict[str, Callable[[Coordinator, int], bool]] = {
     "seal-epoch": is_epoch_sealed,
     "seal-version": is_version_sealed,
     "earnings": are_earnings_committed,
+    "answer": is_demand_closed,
 }
-"""By the kind of a purpose: whether the chain shows the effect for that number, whoever caused it."""
+"""By the kind of a purpose: whether the chain shows the effect for that number (an id as one), whoever caused it."""
 
 
 def send_outbox(coordinator: Coordinator) -> None:
@@ -166,4 +168,4 @@ def _store(coordinator: Coordinator, row: Outbox, **values: object) -> None:
 
 def _has_happened(coordinator: Coordinator, row: Outbox) -> bool:
     kind, number = row.purpose.split(":")[:2]
-    return HAPPENED[kind](coordinator, int(number))
+    return HAPPENED[kind](coordinator, int(number, 0))

@@ -47,6 +47,7 @@ class RejectReason(StrEnum):
     REORGED = "reorged"
     STORAGE_FULL = "storage_full"
     NO_DEMAND = "no_demand"
+    FILE_MISSING = "file_missing"
     LEASE_EXPIRED = "lease_expired"
     DUPLICATE = "duplicate"
     STALE_POLICY = "stale_policy"
@@ -100,6 +101,7 @@ _TABLE: dict[RejectReason, tuple[int, str]] = {
     RejectReason.REORGED: (14, "the chain dropped this task's beacon: ask for a new task"),
     RejectReason.STORAGE_FULL: (15, "the coordinator can't store it now: the worker's outbox sends it again"),
     RejectReason.NO_DEMAND: (16, "enough work is on its way to the trainer: nothing is wrong, ask again in a moment"),
+    RejectReason.FILE_MISSING: (17, "the submission is forced in on chain, and its file never came: hand that in too"),
     RejectReason.LEASE_EXPIRED: (32, "the deadline has passed: lease less, or on a faster machine"),
     RejectReason.DUPLICATE: (33, "this node has already handed in the same content"),
     RejectReason.STALE_POLICY: (34, "the policy version is too old to train on: update weights before leasing"),

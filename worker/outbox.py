@@ -19,7 +19,7 @@ from protocol.api import SubmissionEnvelope
 from protocol.errors import ProofpoolError, Rejected
 from protocol.files import sync_folder, write_atomically
 from protocol.reasons import Cost, RejectReason
-from protocol.wire import Hash32, Receipt, Signed, Task
+from protocol.wire import Hash32, Receipt, Signed, Submission, Task
 
 Kept = TypeVar("Kept", bound=BaseModel)
 
@@ -50,6 +50,8 @@ class Answer(BaseModel):
     submission_id: Hash32
     policy_version: int
     counter: int
+    submission: Signed[Submission] | None = None
+    """What the receipt is for: with it, whoever has this file can hold the coordinator to it."""
     receipt: Signed[Receipt] | None = None
     refusal: RejectReason | None = None
     detail: str = ""
@@ -122,6 +124,7 @@ class Outbox:
             submission_id=entry.submission_id,
             policy_version=task.policy_version,
             counter=task.counter,
+            submission=entry.envelope.submission,
             **outcome,
         )
         write_atomically(self._path(entry.task_id, ANSWER), answer.model_dump_json().encode())

@@ -50,6 +50,7 @@ _STATUS: dict[RejectReason, int] = {
     RejectReason.RULES_CHANGED: 409,
     RejectReason.RATE_LIMITED: 429,
     RejectReason.NO_DEMAND: 429,
+    RejectReason.FILE_MISSING: 404,
     RejectReason.REORGED: 409,
     RejectReason.STORAGE_FULL: 503,
     RejectReason.LEASE_EXPIRED: 409,

@@ -75,6 +75,15 @@ class SubmissionRow(Base):
     """Its intake epoch: the one that was open when it came in, which anchors its leaf."""
 
 
+class ForcedRefusal(Base):
+    """Why a submission that a node forced in on chain was last refused at the door."""
+
+    __tablename__ = "forced_refusal"
+    submission_id: Mapped[HashText] = mapped_column(primary_key=True)
+    reason: Mapped[str]
+    detail: Mapped[str]
+
+
 class GroupRow(Base):
     """One prompt's rollouts in a submission, and what becomes of them (`protocol/api.py:Use`)."""
 

@@ -1,0 +1,80 @@
+"""A submission that the coordinator doesn't take in is announced on chain: the log must then say what became of it.
+
+In: `WorkerConfig`, the id of a submission that lies in this node's outbox, or did. Out: the epoch by which the log
+answers. The file is handed in as ever: the running worker does that.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from pydantic import BaseModel, ConfigDict
+
+from protocol.chain.contracts import Contracts
+from protocol.chain.lane import Lane
+from protocol.client import CoordinatorClient
+from protocol.clock import SystemClock
+from protocol.errors import NotEligible, UsageError
+from protocol.keystore import load_signer
+from protocol.wire import ZERO_ADDRESS, Hash32, UInt64
+from worker.config import WorkerConfig
+from worker.outbox import Outbox
+
+
+class ForcedIntake(BaseModel):
+    """By the end of `include_by_epoch` the log has received the submission, or says why it is refused.
+
+    `transaction_hash` is None where it was forced in before.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    submission_id: Hash32
+    include_by_epoch: UInt64
+    transaction_hash: Hash32 | None
+
+
+def force_intake(config: WorkerConfig, submission_id: str) -> ForcedIntake:
+    """Raises UsageError for what this node never made or has a receipt for, NotEligible, ChainError."""
+    check_unpromised(Outbox(config.data_dir / "outbox", config.give_up_seconds), submission_id)
+    contracts = Contracts.connect(config.chain_url, config.ledger or _ledger(config), SystemClock())
+    with closing(contracts.client.rpc):
+        signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
+        return announce(contracts, Lane(contracts.client, signer, SystemClock()), config.pool_id, submission_id)
+
+
+def check_unpromised(outbox: Outbox, submission_id: str) -> None:
+    """Raises UsageError where there is nothing to force."""
+    answer = next((one for one in outbox.answers() if one.submission_id == submission_id), None)
+    if answer is not None and answer.receipt is not None:
+        raise UsageError(
+            "the coordinator has taken it in",
+            f"its receipt promises epoch {answer.receipt.message.include_by_epoch}",
+            f"where the log lacks it by then: `proofpool audit challenge-inclusion` on {answer.task_id}.answer.json",
+        )
+    if answer is None and all(entry.submission_id != submission_id for entry in outbox.pending()):
+        raise UsageError(
+            "this node has made no such submission", submission_id, "copy an id from `proofpool worker status`"
+        )
+
+
+def announce(contracts: Contracts, lane: Lane, pool_id: int, submission_id: str) -> ForcedIntake:
+    """Post the id, once. Raises NotEligible where the contract would refuse this node."""
+    if promised := contracts.read("ledger", "forcedIntake", pool_id, submission_id):
+        return ForcedIntake(submission_id=submission_id, include_by_epoch=promised - 1, transaction_hash=None)
+    if contracts.read("registry", "providerOf", lane.address) == ZERO_ADDRESS:
+        raise NotEligible("the node isn't registered", lane.address, "register it, or use its keystore")
+    allotted, least = (
+        contracts.read("registry", "allotment", lane.address, pool_id),
+        contracts.read("pools", "minAllotmentOf", pool_id),
+    )
+    if allotted < least:
+        raise NotEligible("too little is allotted to this node", f"{allotted} of {least} wei", "allot the minimum")
+    receipt = contracts.send(lane, "ledger", "forceIntake", pool_id, submission_id)
+    epoch = next(event.arguments["epoch"] for event in contracts.events(receipt) if event.name == "IntakeForced")
+    return ForcedIntake(submission_id=submission_id, include_by_epoch=epoch, transaction_hash=receipt.transaction_hash)
+
+
+def _ledger(config: WorkerConfig) -> str:
+    """As the coordinator names it, where the configuration doesn't."""
+    with closing(CoordinatorClient(config.coordinator_url)) as client:
+        return client.pool().contracts.ledger

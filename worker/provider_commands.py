@@ -1,0 +1,44 @@
+"""`proofpool provider …`: what a provider does on chain for its nodes' work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Stand up for your nodes' work on chain.")
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="The worker's TOML file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@app.callback()
+def provider() -> None:
+    """Stand up for your nodes' work on chain."""
+
+
+@app.command()
+def force_intake(
+    submission_id: Annotated[str, typer.Argument(metavar="HASH", help="A submission that isn't taken in.")],
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Announce a submission on chain, with the node's key: the log must receive it, or say why not. Takes gas only."""
+    from protocol.canonical import is_hash32
+    from protocol.config import load_config
+    from protocol.errors import UsageError
+    from worker.config import WorkerConfig
+    from worker.force import force_intake as force
+
+    if not is_hash32(submission_id.lower()):
+        why = f"{submission_id}: an id is 0x and 64 hexadecimal digits"
+        raise UsageError("that is no submission id", why, "copy one from `proofpool worker status`")
+    forced = force(load_config(WorkerConfig, "worker", config), submission_id.lower())
+    if as_json:
+        print(forced.model_dump_json())
+        return
+    when = "now" if forced.transaction_hash else "before"
+    print(f"forced in {when}: the log must answer by the end of epoch {forced.include_by_epoch}")
+    print("leave the worker running: it hands the file in")
+    print(f"if the log doesn't answer: proofpool audit challenge-inclusion {forced.submission_id} --pool ID …")
