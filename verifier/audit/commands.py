@@ -1,4 +1,4 @@
-"""`proofpool audit …`: verify a submission, check the money, keep a bundle."""
+"""`proofpool audit …`: verify a submission, check the money, keep a bundle; enforce a promise, take over a log."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from verifier.audit.inclusion_commands import challenge_inclusion
+from verifier.audit.takeover_commands import attest_earnings, attest_epoch, claim, commit_earnings, commit_epoch
 
 if TYPE_CHECKING:
     from protocol.bundle import ProofBundle
@@ -168,3 +171,7 @@ def _print(report: Report, as_json: bool) -> int:
         for line in report.lines():
             typer.echo(line)
     return report.exit_code
+
+
+for command in (challenge_inclusion, attest_epoch, commit_epoch, attest_earnings, commit_earnings, claim):
+    app.command()(command)
