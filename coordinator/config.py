@@ -20,8 +20,10 @@ class CoordinatorConfig(RoleConfig):
     chain_url: str
     """JSON-RPC endpoint of a node of the pool's chain."""
     pool_id: int = Field(ge=1)
-    ledger: Address
+    ledger: Address | None = None
     """The Ledger contract; it names the others, and their code is compared with the committed artifacts."""
+    deployment: Path | None = None
+    """Deployment file (`proofpool chain deploy`) that the chain must agree with, code and salt included."""
     keystore: Path
     """The coordinator's key: signs tasks, receipts and batches, and sends the pool's transactions."""
     password_file: Path | None = None
@@ -57,7 +59,7 @@ class CoordinatorConfig(RoleConfig):
     epochs_per_earnings: int = Field(default=3, ge=1)
     """How many epochs lie between two earnings statements."""
     first_block: int = Field(default=0, ge=0)
-    """Where indexing starts: the block of the deployment, or any before it."""
+    """Where indexing starts: the block of the deployment, or any before it; with `deployment`, its block at least."""
     loop_seconds: float = Field(default=0.25, gt=0)
     """Pause between two turns of the background loop."""
     log_format: Literal["auto", "json", "pretty"] = "auto"

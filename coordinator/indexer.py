@@ -21,8 +21,8 @@ from coordinator.mirrors import apply_due_terms, apply_event
 from coordinator.reorg import forget_past
 from protocol.canonical import JsonValue
 from protocol.chain.block import Block, Log
-from protocol.chain.rpc import quantity
 from protocol.errors import ChainError
+from protocol.telemetry import get_logger
 from protocol.wire import ZERO_HASH
 
 PAGE_BLOCKS = 200
@@ -45,12 +45,24 @@ def index_chain(coordinator: Coordinator) -> None:
     """Take in everything that is confirmed by now."""
     head = coordinator.chain.client.head()
     _note_head(coordinator, head)
+    if _is_displaced(coordinator, head):
+        _forget_fork(coordinator)
     while (blocks := _next_blocks(coordinator, head)) is not None:
         page = _read_page(coordinator, *blocks)
         if _has_forked(coordinator, page):
             _forget_fork(coordinator)
         else:
             _take_page(coordinator, page)
+
+
+def _is_displaced(coordinator: Coordinator, head: Block) -> bool:
+    """Whether the head is another block than the one kept under its number: a reorg that made the chain no longer.
+
+    A head below the newest kept block that *is* the kept one is a node that lags, and nothing is forgotten for it.
+    """
+    with coordinator.reading() as session:
+        kept = session.get(ChainBlock, head.number)
+    return kept is not None and kept.block_hash != head.block_hash
 
 
 def _next_blocks(coordinator: Coordinator, head: Block) -> tuple[int, int] | None:
@@ -66,10 +78,7 @@ def _next_blocks(coordinator: Coordinator, head: Block) -> tuple[int, int] | Non
 def _read_page(coordinator: Coordinator, start: int, end: int) -> Page:
     """Headers and logs of [start, end]. Raises ChainError where they don't belong to one chain."""
     client = coordinator.chain.client
-    documents = client.rpc.batch([("eth_getBlockByNumber", (quantity(n), False)) for n in range(start, end + 1)])
-    if None in documents:
-        raise ChainError("the node lacks blocks below its head", f"{start} to {end}", "it is tried again")
-    blocks = tuple(Block.of(document) for document in documents)
+    blocks = tuple(client.blocks(start, end))
     logs = tuple(client.logs(coordinator.chain.event_addresses, start, end))
     hashes = {block.number: block.block_hash for block in blocks}
     broken = any(a.block_hash != b.parent_hash for a, b in zip(blocks, blocks[1:], strict=False))
@@ -162,12 +171,17 @@ def _newest_block(session: Session) -> ChainBlock | None:
 
 
 def _forget_fork(coordinator: Coordinator) -> None:
-    """Find the newest kept block that is still on the chain, and forget what came after it."""
+    """Find the newest kept block that is still on the chain, and forget what came after it.
+
+    Raises WrongChain where the node now serves another chain or deployment: then nothing is forgotten.
+    """
     with coordinator.reading() as session:
         kept = session.scalars(select(ChainBlock).order_by(ChainBlock.number.desc())).all()
-    fork = next(
-        (block.number for block in kept if _is_canonical(coordinator, block)), coordinator.config.first_block - 1
-    )
+    fork = next((block.number for block in kept if _is_canonical(coordinator, block)), None)
+    if fork is None:
+        coordinator.chain.check()
+        fork = coordinator.config.first_block - 1
+    get_logger().warning("chain.reorged", fork_block=fork, num_blocks=kept[0].number - fork)
     with coordinator.writing() as session:
         last = _newest_block(session)
         if last is not None and last.block_hash == kept[0].block_hash:

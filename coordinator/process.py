@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import signal
 import socket
+import threading
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -24,13 +26,14 @@ from coordinator.indexer import index_chain
 from coordinator.loop import Loop
 from coordinator.pool import pool_record
 from coordinator.rules import read_rules, remember_rules
-from protocol.chain.contracts import Contracts
+from protocol.chain.deployment import connect, read_deployment, stay_with
 from protocol.clock import Clock, SystemClock
 from protocol.config import load_config, write_resolved
 from protocol.errors import NotEligible, ProofpoolError
 from protocol.keystore import load_signer
 from protocol.lock import FolderLock
 from protocol.telemetry import configure_logging, get_logger
+from protocol.waiting import Waiting
 
 BACKLOG = 512
 SHUTDOWN_SECONDS = 5
@@ -47,9 +50,12 @@ def run_coordinator(file: Path | None) -> None:
 
 def _serve(config: CoordinatorConfig) -> None:
     """Server and loop, until a signal. Raises ProofpoolError where the loop fails."""
+    clock = SystemClock()
+    waiting = Waiting(clock, threading.Event(), config.loop_seconds)  # a signal ends the process here
     with usable_database():
-        coordinator = build_coordinator(config, SystemClock())
-        index_chain(coordinator)
+        coordinator = waiting.until("the chain's node", lambda: build_coordinator(config, clock))
+        assert coordinator is not None
+        waiting.until("the chain's node", partial(_index, coordinator))
         check_role(coordinator)
         report_bond(coordinator)
     with _listen(config) as listener:
@@ -71,11 +77,23 @@ def _serve(config: CoordinatorConfig) -> None:
         raise ProofpoolError("the coordinator's loop ended", repr(loop.failure), "read its log, then start it again")
 
 
+def _index(coordinator: Coordinator) -> bool:
+    index_chain(coordinator)
+    return True
+
+
 def build_coordinator(config: CoordinatorConfig, clock: Clock) -> Coordinator:
-    """Migrate the database, check the contracts, open the key, take in the rules. Raises WrongChain, KeyFailure."""
-    contracts = Contracts.connect(config.chain_url, config.ledger, clock)
+    """Migrate the database, check the contracts, open the key, take in the rules.
+
+    Raises WrongChain, KeyFailure, ChainError where the node doesn't answer.
+    """
+    contracts = connect(config.chain_url, clock, deployment=config.deployment, ledger=config.ledger)
     signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
     config.data_dir.mkdir(parents=True, exist_ok=True)
+    stay_with(config.data_dir, contracts)
+    if config.deployment is not None:
+        block = read_deployment(config.deployment).block
+        config = config.model_copy(update={"first_block": max(block, config.first_block)})
     engine = open_engine(config.resolved_database_url)
     migrate(engine)
     coordinator = Coordinator(

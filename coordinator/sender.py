@@ -6,13 +6,13 @@ In: `Outbox` rows in order. Out: mined transactions. Waits for: blocks. A turn n
 that is on its way, or starts the next one. One call is on its way at a time, so nonces leave no gap, and a
 signed transaction is stored before it is sent: after a kill the same bytes are sent again, never a second one.
 Whether a call has had its effect is read from contract state (`HAPPENED`), never from an error's text, so a call that
-somebody else made first is done. This process is the only one that sends with the coordinator's key.
+somebody else made first is done. This process is the only one that sends with the coordinator's key; where another one
+does, its transactions show by the nonces that they take (`account.shared`), and nothing is lost or doubled by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from sqlalchemy import select
 
@@ -24,16 +24,16 @@ from coordinator.inclusions import is_demand_closed
 from coordinator.outbox import CallState
 from coordinator.versions import is_version_sealed
 from protocol.canonical import from_hex0x
+from protocol.chain.block import Receipt
+from protocol.chain.failure import failure_of
+from protocol.chain.fees import FeePolicy
 from protocol.chain.transaction import SignedTransaction, Transaction
 from protocol.errors import NodeRefused, TransactionReverted
 from protocol.telemetry import get_logger
 
-GWEI = 10**9
-TIP_WEI = GWEI
-MAX_FEE_WEI = 500 * GWEI
-GAS_MARGIN = 1.3
+FEES = FeePolicy()
 RESEND_SECONDS = 15.0
-"""A transaction without a receipt is handed to the node again after this long."""
+"""A transaction without a receipt is handed to the node again after this long, at a higher fee."""
 
 HAPPENED: dict[str, Callable[[Coordinator, int], bool]] = {
     "epoch": is_epoch_committed,
@@ -74,18 +74,11 @@ def _start(coordinator: Coordinator, row: Outbox) -> None:
     """Sign, store, send. Raises TransactionReverted where the contract refuses the call as things stand."""
     client = coordinator.chain.client
     to = coordinator.chain.address(row.contract)
-    gas = client.estimate_gas(coordinator.signer.address, to, row.data)
-    fee = min(_market_fee_wei(coordinator), MAX_FEE_WEI)
-    call = Transaction(
-        chain_id=client.chain_id,
-        nonce=client.transaction_count(coordinator.signer.address),
-        max_priority_fee_wei=min(TIP_WEI, fee),
-        max_fee_wei=fee,
-        gas_limit=int(gas * GAS_MARGIN),
-        to=to,
-        data=row.data,
-    )
-    _hand_over(coordinator, row, call.sign(coordinator.signer))
+    gas = FEES.gas_limit(client.estimate_gas(coordinator.signer.address, to, row.data))
+    nonce = client.transaction_count(coordinator.signer.address)
+    call = Transaction(client.chain_id, nonce, 0, 0, gas, to, data=row.data)
+    priced = FEES.priced(call, client.head().base_fee_wei)
+    _hand_over(coordinator, row, priced.sign(coordinator.signer), [])
 
 
 def _follow_up(coordinator: Coordinator, row: Outbox) -> None:
@@ -93,37 +86,51 @@ def _follow_up(coordinator: Coordinator, row: Outbox) -> None:
     client = coordinator.chain.client
     assert row.transaction_hash is not None and row.nonce is not None
     is_nonce_used = client.transaction_count(coordinator.signer.address) > row.nonce
-    receipt = client.receipt(row.transaction_hash)
-    block = None if receipt is None else receipt.block_number
+    receipt = _receipt(coordinator, row)
     if receipt is not None and receipt.succeeded:
-        _mark_mined(coordinator, row, block)
+        _mark_mined(coordinator, row, receipt.block_number)
     elif receipt is not None or is_nonce_used:
-        # The nonce is gone without this transaction's success: another version of it was mined, somebody else was
-        # faster, or the call is to be tried again.
+        # The nonce is gone without success. Whether the call is to be tried again, the contract knows.
         if _has_happened(coordinator, row):
-            _mark_mined(coordinator, row, block)
+            _mark_mined(coordinator, row, None if receipt is None else receipt.block_number)
+        elif receipt is not None:
+            _requeue(coordinator, row, "outbox.failed", str(failure_of(client, _stored(coordinator, row), receipt)))
         else:
-            _requeue(coordinator, row)
+            _requeue(coordinator, row, "account.shared", _SHARED.format(row.nonce, coordinator.signer.address))
     elif coordinator.clock.now() - (row.sent_time or 0) >= RESEND_SECONDS:
-        _hand_over(coordinator, row, _raised(coordinator, row).sign(coordinator.signer))
+        _push(coordinator, row)
 
 
-def _raised(coordinator: Coordinator, row: Outbox) -> Transaction:
-    """The stored transaction with 12.5 % more of a fee, as nodes ask of a replacement; unchanged at the limit."""
+_SHARED = (
+    "nonce {} of {} went to a transaction that isn't from here: another process sends with this account. "
+    "Stop it, or give the pool a coordinator key of its own; the call is sent again, once"
+)
+
+
+def _receipt(coordinator: Coordinator, row: Outbox) -> Receipt | None:
+    """Of whichever version of the transaction is mined."""
+    for transaction_hash in (row.transaction_hash, *reversed(row.replaced)):
+        receipt = coordinator.chain.client.receipt(transaction_hash)
+        if receipt is not None:
+            return receipt
+    return None
+
+
+def _push(coordinator: Coordinator, row: Outbox) -> None:
+    """Hand it over again with as much more of a fee as nodes ask of a replacement; the same bytes at the limit."""
+    old = _stored(coordinator, row)
+    raised = FEES.raised(old.transaction, coordinator.chain.client.head().base_fee_wei).sign(coordinator.signer)
+    replaced = row.replaced if raised == old else [*row.replaced, old.transaction_hash]
+    _hand_over(coordinator, row, raised, replaced)
+
+
+def _stored(coordinator: Coordinator, row: Outbox) -> SignedTransaction:
+    """The newest version, as it was sent."""
     assert row.raw is not None
-    old = Transaction.parse(row.raw)
-    fee = max(-(-old.max_fee_wei * 9 // 8), _market_fee_wei(coordinator))
-    if fee > MAX_FEE_WEI:
-        return old
-    return replace(old, max_fee_wei=fee, max_priority_fee_wei=-(-old.max_priority_fee_wei * 9 // 8))
+    return SignedTransaction.parse(row.raw, coordinator.signer.address)
 
 
-def _market_fee_wei(coordinator: Coordinator) -> int:
-    """Twice the base fee and a tip: it stays valid for six full blocks."""
-    return int(2 * coordinator.chain.client.head().base_fee_wei) + TIP_WEI
-
-
-def _hand_over(coordinator: Coordinator, row: Outbox, signed: SignedTransaction) -> None:
+def _hand_over(coordinator: Coordinator, row: Outbox, signed: SignedTransaction, replaced: list[str]) -> None:
     """Store the transaction, then give it to the node. What the node says against it shows at the next look."""
     _store(
         coordinator,
@@ -132,6 +139,7 @@ def _hand_over(coordinator: Coordinator, row: Outbox, signed: SignedTransaction)
         nonce=signed.transaction.nonce,
         raw=from_hex0x(signed.raw),
         transaction_hash=signed.transaction_hash,
+        replaced=replaced,
         sent_time=coordinator.clock.now(),
     )
     try:
@@ -149,9 +157,10 @@ def _note_refusal(coordinator: Coordinator, row: Outbox, refusal: str) -> None:
         get_logger().warning("outbox.refused", purpose=row.purpose, detail=refusal)
 
 
-def _requeue(coordinator: Coordinator, row: Outbox) -> None:
-    get_logger().warning("outbox.failed", purpose=row.purpose, transaction_hash=row.transaction_hash)
-    _store(coordinator, row, state=CallState.QUEUED, nonce=None, raw=None, transaction_hash=None, sent_time=None)
+def _requeue(coordinator: Coordinator, row: Outbox, event: str, detail: str) -> None:
+    get_logger().warning(event, purpose=row.purpose, transaction_hash=row.transaction_hash, detail=detail)
+    values = dict.fromkeys(("nonce", "raw", "transaction_hash", "sent_time"))
+    _store(coordinator, row, state=CallState.QUEUED, replaced=[], refusal=detail, **values)
 
 
 def _mark_mined(coordinator: Coordinator, row: Outbox, block: int | None) -> None:

@@ -79,6 +79,7 @@ class StatusMetrics:
             now = status(self._coordinator, session)
         plain = {
             "indexed_block": ("Newest indexed block.", now.freshness.indexed_block),
+            "head_block": ("Newest block that the chain's node has named.", now.freshness.head_block),
             "lag_seconds": ("How far behind the chain the database may be.", now.freshness.lag_seconds),
             "committed_epochs": ("Epochs on chain.", now.committed_epochs),
             "log_size": ("Leaves of the audit log.", now.log_size),

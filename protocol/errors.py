@@ -13,6 +13,7 @@
     │   ├── ChainError                    the chain answered with an error
     │   │   ├── NodeRefused               a JSON-RPC error: its code, message and data
     │   │   ├── WrongChain                another chain id or other code than was expected
+    │   │   ├── AccountShared             another process sends with the same account
     │   │   └── TransactionReverted       a contract refused, with its decoded custom error
     │   └── CoordinatorUnreachable        the coordinator didn't answer in time
     ├── NotFound                      1   an id that names nothing here
@@ -108,6 +109,10 @@ class NodeRefused(ChainError):
 
 class WrongChain(ChainError):
     """The node serves another chain id, or other contract code, than the configuration names."""
+
+
+class AccountShared(ChainError):
+    """A nonce of this process's account went to a transaction of another process."""
 
 
 class TransactionReverted(ChainError):

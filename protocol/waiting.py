@@ -1,7 +1,8 @@
 """Waiting for what others must do first: patiently, and never in silence.
 
 In: an attempt that gives None, or raises Unreachable or a retryable Rejected, while it is too early. Out: what it
-gives in the end, or None if stopped before. A line in the log when the wait begins, and every 30 s.
+gives in the end, or None if stopped before. A line in the log when the wait begins, and every 30 s. A node of another
+chain isn't waited for: it was named by mistake.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from protocol.clock import Clock
-from protocol.errors import Rejected, Unreachable
+from protocol.errors import Rejected, Unreachable, WrongChain
 from protocol.reasons import Cost
 from protocol.telemetry import get_logger
 
@@ -39,6 +40,8 @@ class Waiting:
             try:
                 if (found := attempt()) is not None:
                     return found
+            except WrongChain:
+                raise
             except (Unreachable, Rejected) as error:
                 if isinstance(error, Rejected) and error.reason.cost is not Cost.RETRY:
                     raise

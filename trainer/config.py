@@ -17,8 +17,10 @@ class TrainerConfig(RoleConfig):
     coordinator_url: str
     chain_url: str
     pool_id: int = Field(default=1, ge=1)
-    ledger: Address
+    ledger: Address | None = None
     """The Ledger contract; it names the others, and their code is compared with the committed artifacts."""
+    deployment: Path | None = None
+    """Deployment file (`proofpool chain deploy`) that the chain must agree with, code and salt included."""
     keystore: Path
     password_file: Path
     base_model: Path

@@ -12,6 +12,8 @@ from pathlib import Path
 import torch
 
 from protocol.chain.contracts import Contracts
+from protocol.chain.deployment import connect, stay_with
+from protocol.chain.journal import FILE_NAME, Journal
 from protocol.chain.lane import Lane
 from protocol.chain.pool import ChainPool
 from protocol.client import CoordinatorClient
@@ -43,20 +45,27 @@ def run_trainer(file: Path | None, num_steps: int | None) -> None:
     stop = stop_on_signals("trainer")
     with FolderLock(config.data_dir, "trainer"):
         write_resolved(config, config.data_dir)
-        build_trainer(config, SystemClock(), stop).run(config.num_steps)
+        trainer = build_trainer(config, SystemClock(), stop)
+        if trainer is not None:
+            trainer.run(config.num_steps)
 
 
-def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) -> Trainer:
-    """The trainer of the configured pool.
+def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) -> Trainer | None:
+    """The trainer of the configured pool; None if stopped while waiting for the chain's node.
 
     Raises WrongChain for other contracts than expected, NotEligible where the key isn't the pool's trainer.
     """
-    contracts = Contracts.connect(config.chain_url, config.ledger, clock)
+    waiting = Waiting(clock, stop, config.poll_seconds)
+    contracts = waiting.until("the chain's node", lambda: _connect(config, clock))
+    if contracts is None:
+        return None
     signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
-    pool = ChainPool(contracts, config.pool_id, lane=Lane(contracts.client, signer, clock))
+    journal = Journal(config.data_dir / FILE_NAME)
+    lane = Lane(contracts.client, signer, clock, journal=journal, stop=stop)
+    pool = ChainPool(contracts, config.pool_id, lane=lane)
+    waiting.until("the chain's node", lane.resume)
     _check_role(pool, signer)
     coordinator = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
-    waiting = Waiting(clock, stop, config.poll_seconds)
     return Trainer(
         Learner(CausalLM.load(config.base_model), config.recipe),
         CheckpointStore(config.data_dir / "checkpoints"),
@@ -67,6 +76,12 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) ->
         clock,
         waiting,
     )
+
+
+def _connect(config: TrainerConfig, clock: Clock) -> Contracts:
+    contracts = connect(config.chain_url, clock, deployment=config.deployment, ledger=config.ledger)
+    stay_with(config.data_dir, contracts)
+    return contracts
 
 
 def _check_role(pool: ChainPool, signer: Signer) -> None:

@@ -24,6 +24,8 @@ class VerifierConfig(RoleConfig):
     pool_id: int = Field(ge=1)
     ledger: Address | None = None
     """The Ledger contract that is expected; without it the one that the coordinator names is taken."""
+    deployment: Path | None = None
+    """Deployment file (`proofpool chain deploy`) that the chain must agree with, code and salt included."""
     keystore: Path
     """The validator's key: signs verdicts and attestations, and sends accusations."""
     password_file: Path | None = None

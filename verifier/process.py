@@ -10,7 +10,10 @@ import threading
 
 import httpx
 
+from protocol.api import PoolInfo
 from protocol.chain.contracts import Contracts
+from protocol.chain.deployment import connect, stay_with
+from protocol.chain.journal import FILE_NAME, Journal
 from protocol.chain.lane import Lane
 from protocol.chain.pool import ChainPool
 from protocol.client import CoordinatorClient
@@ -61,14 +64,23 @@ def connect_verifier(config: VerifierConfig, clock: Clock, stop: threading.Event
     info = waiting.until("the coordinator", CoordinatorClient(config.coordinator_url).pool)
     if info is None:
         return None
-    ledger = config.ledger or info.contracts.ledger
-    contracts = Contracts.connect(config.chain_url, ledger, clock, chain_id=info.chain_id)
+    contracts = waiting.until("the chain's node", lambda: _connect(config, info, clock))
+    if contracts is None:
+        return None
     signer = load_signer(info.chain_id, config.keystore, config.password_file)
-    lane = Lane(contracts.client, signer, clock)
+    lane = Lane(contracts.client, signer, clock, journal=Journal(config.data_dir / FILE_NAME), stop=stop)
+    waiting.until("the chain's node", lane.resume)
     confirmations = contracts.read("pools", "configOf", config.pool_id)["confirmations"]
     chain = ChainPool(contracts, config.pool_id, confirmations=confirmations, lane=lane)
     client = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
     return build_verifier(config, signer, chain, client, clock)
+
+
+def _connect(config: VerifierConfig, info: PoolInfo, clock: Clock) -> Contracts:
+    ledger = config.ledger or info.contracts.ledger
+    contracts = connect(config.chain_url, clock, deployment=config.deployment, ledger=ledger, chain_id=info.chain_id)
+    stay_with(config.data_dir, contracts)
+    return contracts
 
 
 def build_verifier(

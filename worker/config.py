@@ -26,6 +26,8 @@ class WorkerConfig(RoleConfig):
     pool_id: int = Field(ge=1)
     ledger: Address | None = None
     """The Ledger contract to insist on; without it, the one that the coordinator names, its code checked."""
+    deployment: Path | None = None
+    """Deployment file (`proofpool chain deploy`) that the chain must agree with, code and salt included."""
     keystore: Path
     """The node's key: it signs submissions and requests, and holds no money."""
     password_file: Path | None = None

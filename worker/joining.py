@@ -10,7 +10,7 @@ before the chain has confirmed it. Errors travel; the caller decides which ones 
 from __future__ import annotations
 
 from protocol.api import PoolInfo
-from protocol.chain.contracts import Contracts
+from protocol.chain.deployment import connect
 from protocol.chain.pool import ChainPool
 from protocol.client import CoordinatorClient
 from protocol.clock import Clock
@@ -25,7 +25,7 @@ def join(config: WorkerConfig, clock: Clock) -> Membership:
     """This node's membership. Raises Unreachable, WrongChain, KeyFailure or ConfigError."""
     pool = _described(config)
     ledger = config.ledger or pool.contracts.ledger
-    contracts = Contracts.connect(config.chain_url, ledger, clock, chain_id=pool.chain_id)
+    contracts = connect(config.chain_url, clock, deployment=config.deployment, ledger=ledger, chain_id=pool.chain_id)
     signer = load_signer(pool.chain_id, config.keystore, config.password_file)
     auth = RequestSigner(signer, contracts.domain, clock)
     confirmations = int(contracts.read("pools", "configOf", config.pool_id)["confirmations"])

@@ -16,7 +16,7 @@ import torch
 
 from protocol.clock import Clock, SystemClock
 from protocol.config import load_config, write_resolved
-from protocol.errors import NotEligible, Unreachable
+from protocol.errors import NotEligible, Unreachable, WrongChain
 from protocol.signals import stop_on_signals
 from protocol.telemetry import configure_logging, get_logger
 from worker.config import WorkerConfig
@@ -33,7 +33,7 @@ WEIGHTS_TIMEOUT_SECONDS = 60.0
 def run_worker(
     file: Path | None, worker_class: type[Worker] = Worker, flags: Mapping[str, object] | None = None
 ) -> None:
-    """Work until a signal comes. Raises SelfCheckFailed, ConfigError, KeyFailure: what no wait can mend."""
+    """Work until a signal comes. Raises SelfCheckFailed, ConfigError, KeyFailure, WrongChain: no wait can mend them."""
     config = load_config(WorkerConfig, "worker", file, flags=flags)
     configure_logging("worker", config.log_format)
     torch.set_num_threads(config.num_threads)
@@ -59,10 +59,15 @@ class WorkerProcess:
         get_logger().info("worker.stopped")
 
     def join(self) -> Membership | None:
-        """A membership, however long coordinator and chain take to answer; None if `stop` comes first."""
+        """A membership, however long coordinator and chain take to answer; None if `stop` comes first.
+
+        Raises WrongChain: a node of another chain was named by mistake, and no wait mends that.
+        """
         while not self._stop.is_set():
             try:
                 membership = join(self._config, self._clock)
+            except WrongChain:
+                raise
             except (Unreachable, NotEligible) as error:
                 self._clock.wait(self._stop, self._patience.wait_for(error))
             else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import LargeBinary
+from typing import Any
+
+from sqlalchemy import JSON, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
 from coordinator.db.base import Base, Count, HashText
@@ -44,6 +46,8 @@ class Outbox(Base):
     transaction_hash: Mapped[HashText | None]
     raw: Mapped[bytes | None] = mapped_column(LargeBinary)
     """The signed transaction as it was sent last."""
+    replaced: Mapped[list[Any]] = mapped_column(JSON, default=list)
+    """Hashes of its earlier versions, at lower fees, any of which may be mined all the same."""
     sent_time: Mapped[float | None]
     """Unix seconds of this machine's clock."""
     refusal: Mapped[str | None]

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from protocol.canonical import from_hex0x, hex0x, is_hash32, keccak256
 from protocol.chain.abi import ErrorTable
 from protocol.chain.block import Block, Log, Receipt, bytes_of, number_of
+from protocol.chain.ranges import BlockRanges
 from protocol.chain.rpc import JsonRpc, block_tag, quantity
 from protocol.errors import ChainError, NodeRefused, TransactionReverted, WrongChain
 
 LOG_PAGE_BLOCKS = 1000
+HEADER_PAGE_BLOCKS = 200
 
 
 class ChainClient:
@@ -28,6 +30,8 @@ class ChainClient:
         self.rpc = rpc
         self.chain_id = chain_id
         self._errors = errors or ErrorTable.of(())
+        self._log_ranges = BlockRanges("logs", LOG_PAGE_BLOCKS)
+        self._header_ranges = BlockRanges("headers", HEADER_PAGE_BLOCKS)
 
     def check_chain(self) -> None:
         """Raises WrongChain unless the node serves this chain id."""
@@ -52,17 +56,29 @@ class ChainClient:
         head = self.head()
         return head if confirmations <= 1 else self._block_at(max(0, head.number - confirmations + 1))
 
+    def blocks(self, first_block: int, last_block: int) -> Iterator[Block]:
+        """All blocks in [first_block, last_block], in order. Raises ChainError where the node lacks one."""
+
+        def read(start: int, end: int) -> Iterator[Block]:
+            numbers = range(start, end + 1)
+            documents = self.rpc.batch([("eth_getBlockByNumber", (quantity(number), False)) for number in numbers])
+            if None in documents:
+                raise ChainError("the node lacks blocks below its head", f"{start} to {end}", "it is tried again")
+            return map(Block.of, documents)
+
+        return self._header_ranges.read(first_block, last_block, read)
+
     def logs(self, addresses: Sequence[str], first_block: int, last_block: int) -> Iterator[Log]:
-        """All logs of these contracts in [first_block, last_block], in order, page by page."""
-        start = first_block
-        while start <= last_block:
-            end = min(last_block, start + LOG_PAGE_BLOCKS - 1)
+        """All logs of these contracts in [first_block, last_block], in order, in ranges that the node answers for."""
+
+        def read(start: int, end: int) -> Iterator[Log]:
             query = {"address": list(addresses), "fromBlock": quantity(start), "toBlock": quantity(end)}
             found = self.rpc.call("eth_getLogs", query)
             if not isinstance(found, list):
                 raise ChainError("the node's answer isn't a list of logs", f"{found!r:.100}")
-            yield from map(Log.of, found)
-            start = end + 1
+            return map(Log.of, found)
+
+        return self._log_ranges.read(first_block, last_block, read)
 
     def code_hash(self, address: str) -> str:
         """keccak256 of the contract's code; of nothing where there is none."""
@@ -83,9 +99,11 @@ class ChainClient:
         document = self.rpc.call("eth_getTransactionReceipt", transaction_hash)
         return Receipt.of(document) if document is not None else None
 
-    def call(self, to: str, data: bytes, *, sender: str | None = None, block: int | str = "latest") -> bytes:
+    def call(
+        self, to: str, data: bytes, *, sender: str | None = None, value_wei: int = 0, block: int | str = "latest"
+    ) -> bytes:
         """Run a function without a transaction. Raises TransactionReverted."""
-        fields = _call_fields(sender, to, data)
+        fields = _call_fields(sender, to, data) | ({"value": quantity(value_wei)} if value_wei else {})
         try:
             return bytes_of(self.rpc.call("eth_call", fields, block_tag(block)), "eth_call")
         except NodeRefused as error:

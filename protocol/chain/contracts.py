@@ -111,6 +111,17 @@ class Contracts:
     def address(self, contract: str) -> str:
         return str(getattr(self.addresses, contract))
 
+    def check(self) -> None:
+        """Raises WrongChain unless the node still serves this chain with this very deployment."""
+        self.client.check_chain()
+        self.check_code()
+        if (found := _deployment(self.client, self.addresses.ledger)) != (self.addresses, self.salt):
+            raise WrongChain(
+                "the contracts were deployed again while they were in use",
+                f"salt {found[1]} at Ledger {self.addresses.ledger}, it was {self.salt}",
+                "start anew with the deployment that the chain has now",
+            )
+
     def check_code(self) -> None:
         """Raises WrongChain unless each address holds the code that this version was built for."""
         for name in NAMES:

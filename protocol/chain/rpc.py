@@ -62,6 +62,8 @@ class JsonRpc:
             return []
         requests = [self._request(method, params) for method, params in calls]
         answers = self._post(requests)
+        if isinstance(answers, dict) and "error" in answers:
+            self._result("a batch", answers)
         if not isinstance(answers, list):
             raise ChainError("the node doesn't answer batches", f"{answers!r:.200}", self._hint())
         by_id = {answer.get("id"): answer for answer in answers if _has_id(answer)}
@@ -91,7 +93,11 @@ class JsonRpc:
             except httpx.TransportError as error:
                 if attempt == NUM_ATTEMPTS or self._clock.wait(self._closed, RETRY_SECONDS * attempt):
                     raise ChainError("the node can't be reached", f"{self.url}: {error}", self._hint()) from error
-            except (httpx.HTTPStatusError, httpx.DecodingError, ValueError) as error:
+            except httpx.HTTPStatusError as error:
+                if (refusal := _refusal(error.response)) is not None:
+                    return refusal
+                raise ChainError("the node's answer can't be used", f"{self.url}: {error}", self._hint()) from error
+            except (httpx.DecodingError, ValueError) as error:
                 raise ChainError("the node's answer can't be used", f"{self.url}: {error}", self._hint()) from error
         raise AssertionError("unreachable")
 
@@ -111,3 +117,12 @@ def block_tag(block: int | str) -> str:
 def _has_id(answer: object) -> bool:
     """Whether this part of a batch's answer says what it answers."""
     return isinstance(answer, dict) and isinstance(answer.get("id"), int)
+
+
+def _refusal(response: httpx.Response) -> Any:
+    """The JSON-RPC error that some nodes send with an HTTP status of its own; None where there is none."""
+    try:
+        answer = from_json(response.content)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) and isinstance(answer.get("error"), dict) else None

@@ -6,7 +6,7 @@ In: the fields and a `Signer`. Out: the raw bytes for `eth_sendRawTransaction` a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import rlp
 
@@ -29,6 +29,10 @@ class Transaction:
     to: str | None
     value_wei: int = 0
     data: bytes = b""
+
+    def numbered(self, nonce: int, gas_limit: int) -> Transaction:
+        """The same call with its place and its gas."""
+        return replace(self, nonce=nonce, gas_limit=gas_limit)
 
     def sign(self, signer: Signer) -> SignedTransaction:
         signature = from_hex0x(signer.sign_digest(keccak256(DYNAMIC_FEE_TYPE + rlp.encode(self._fields()))))
@@ -70,3 +74,8 @@ class SignedTransaction:
     sender: str
     raw: str
     transaction_hash: str
+
+    @classmethod
+    def parse(cls, raw: bytes, sender: str) -> SignedTransaction:
+        """What was stored of a transaction that `sender` has signed. Raises UsageError for any other bytes."""
+        return cls(Transaction.parse(raw), sender, hex0x(raw), hex0x(keccak256(raw)))

@@ -68,6 +68,7 @@ class EmbeddedChain:
         self._mempool = Mempool()
         self._receipts: dict[str, Document] = {}
         self._snapshots: list[int] = []
+        self._branch = 0
 
     @property
     def number(self) -> int:
@@ -110,7 +111,7 @@ class EmbeddedChain:
             parent,
             timestamp=max(timestamp, parent.timestamp + 1),
             gas_limit=parent.gas_limit,
-            mix_hash=sha256(parent.hash),
+            mix_hash=sha256(parent.hash + self._branch.to_bytes(8, "big")),
         )
         vm = self._chain.get_vm(header)
         header, transactions, receipts = self._apply_waiting(vm, header)
@@ -179,12 +180,27 @@ class EmbeddedChain:
             return False
         number = self._snapshots[snapshot - 1]
         del self._snapshots[snapshot - 1 :]
+        self._forget_past(number)
+        return True
+
+    def drop(self, num_blocks: int) -> list[int]:
+        """Forget the newest blocks, their transactions and what waits; their times, for the blocks that come instead.
+
+        Blocks after it have other hashes than the dropped ones. Raises Refused where there are no so many.
+        """
+        if not 0 < num_blocks <= self.number:
+            raise Refused(f"the chain has {self.number} blocks to drop, not {num_blocks}")
+        self._branch += 1
+        times = [block.header.timestamp for block in self._blocks[-num_blocks:]]
+        self._forget_past(self.number - num_blocks)
+        return times
+
+    def _forget_past(self, number: int) -> None:
         for block in self._blocks[number + 1 :]:
             for receipt in block.receipts:
                 del self._receipts[receipt["transactionHash"]]
         del self._blocks[number + 1 :]
         self._mempool.clear()
-        return True
 
     def _apply_waiting(self, vm: Any, header: Any) -> tuple[Any, list[Any], list[Any]]:
         """Run what waits and fits; what can't ever run is dropped, what is too cheap or too large waits on."""

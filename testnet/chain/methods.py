@@ -11,6 +11,7 @@ from typing import Any
 
 from protocol.canonical import from_hex0x, hex0x
 from protocol.chain.rpc import quantity
+from testnet.chain.coins import set_balance
 from testnet.chain.evm import CallRequest, EmbeddedChain
 from testnet.chain.genesis import GAS_LIMIT
 from testnet.chain.mempool import Refused
@@ -56,8 +57,10 @@ class Methods:
             "evm_increaseTime": lambda seconds: quantity(self._producer.increase_time(_integer(seconds))),
             "evm_setNextBlockTimestamp": lambda timestamp: self._producer.set_next_timestamp(_integer(timestamp)),
             "evm_setAutomine": lambda is_on: self._producer.set_automine(bool(is_on)),
-            "evm_snapshot": lambda: quantity(chain.snapshot()),
-            "evm_revert": lambda snapshot: chain.revert(_integer(snapshot)),
+            "anvil_setBalance": lambda a, wei: set_balance(chain, producer, _address(a), _integer(wei)),
+            "anvil_reorg": lambda depth, _: producer.reorg(_integer(depth)),
+            "evm_snapshot": lambda: quantity(producer.snapshot()),
+            "evm_revert": lambda snapshot: producer.revert(_integer(snapshot)),
         }
 
     def answer(self, method: str, params: list[Any]) -> Any:

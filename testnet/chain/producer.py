@@ -24,6 +24,7 @@ class Producer:
         self._is_automine = interval_seconds == 0
         self._offset_seconds = 0
         self._next_timestamp: int | None = None
+        self._offset_at: dict[int, int] = {}
 
     def run(self, stop: threading.Event) -> None:
         """Make a block an interval until `stop` is set."""
@@ -44,6 +45,24 @@ class Producer:
         self._next_timestamp = None
         self._chain.mine(timestamp)
         return "0x0"
+
+    def reorg(self, num_blocks: int) -> None:
+        """anvil_reorg: as many empty blocks instead of the newest ones, at the same times."""
+        for timestamp in self._chain.drop(num_blocks):
+            self._chain.mine(timestamp)
+
+    def snapshot(self) -> int:
+        """evm_snapshot, of the time too."""
+        number = self._chain.snapshot()
+        self._offset_at[number] = self._offset_seconds
+        return number
+
+    def revert(self, snapshot: int) -> bool:
+        """evm_revert: later blocks have the times that they would have had then."""
+        if not self._chain.revert(snapshot):
+            return False
+        self._offset_seconds = self._offset_at[snapshot]
+        return True
 
     def increase_time(self, seconds: int) -> int:
         """Move the time of later blocks ahead, from the head's if it is ahead of the clock; returns by how much."""

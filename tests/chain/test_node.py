@@ -7,7 +7,10 @@ import pytest
 
 from protocol.canonical import from_hex0x, hex0x
 from protocol.chain.client import ChainClient
+from protocol.chain.journal import Journal
 from protocol.chain.lane import Lane
+from protocol.chain.transaction import Transaction
+from protocol.clock import SystemClock
 from protocol.errors import NodeRefused, TransactionReverted
 from testnet.chain.genesis import BALANCE_WEI, dev_signers
 from testnet.chain.process import NodeProcess
@@ -136,6 +139,16 @@ def test_a_snapshot_brings_the_state_back_once(client: ChainClient, make_lane: C
     assert read(client, probe, "value") == 77
 
 
+def test_time_that_was_passed_is_undone_with_the_rest(client: ChainClient) -> None:
+    snapshot, head = client.rpc.call("evm_snapshot"), client.head()
+    client.rpc.call("evm_increaseTime", 10**6)
+    client.rpc.call("evm_mine")
+    assert client.head().timestamp >= head.timestamp + 10**6
+    assert client.rpc.call("evm_revert", snapshot) is True
+    client.rpc.call("evm_mine")
+    assert client.head().timestamp < head.timestamp + 10**5
+
+
 def test_fees_follow_the_base_fee(client: ChainClient) -> None:
     history = client.rpc.call("eth_feeHistory", "0x2", "latest", [50])
     assert len(history["baseFeePerGas"]) == 3
@@ -158,22 +171,51 @@ def test_unknown_methods_and_bad_transactions_are_refused(client: ChainClient) -
 
 
 def test_an_account_without_funds_can_not_send(client: ChainClient, make_signer: Callable[[int], Any]) -> None:
-    poor = Lane(client, make_signer(123456), None)  # type: ignore[arg-type]
+    poor = Lane(client, make_signer(123456), SystemClock())
     with pytest.raises(NodeRefused, match="refused"):
         poor.send(NOBODY, b"", value_wei=1, gas_limit=21_000)
 
 
-def test_sending_twice_is_sending_once(client: ChainClient, lane: Lane, probe: str) -> None:
-    from protocol.chain.transaction import Transaction
-
-    signer = dev_signers(1)[0]
+def test_what_an_earlier_process_had_on_its_way_is_sent_once(client: ChainClient, probe: str) -> None:
+    signer, journal, call = dev_signers(1)[0], Journal(), probe_abi().encode_call("store", 1, 50, "")
     nonce = client.transaction_count(signer.address)
-    signed = Transaction(
-        31337, nonce, 10**9, 10**12, 100_000, probe, 0, probe_abi().encode_call("store", 1, 50, "")
-    ).sign(signer)
-    receipts = [lane.resend(signed) for _ in range(2)]
-    assert receipts[0] == receipts[1]
+    signed = Transaction(31337, nonce, 10**9, 10**12, 100_000, probe, 0, call).sign(signer)
+    journal.keep(signed, SystemClock().now())
+    for _ in range(2):
+        assert Lane(client, signer, SystemClock(), journal=journal).resume()
+    assert journal.unsettled(31337, signer.address) == []
     assert client.transaction_count(signer.address) == nonce + 1
+    assert read(client, probe, "value") == 50
+
+
+def test_a_mined_failure_is_decoded(client: ChainClient, lane: Lane, probe: str) -> None:
+    """Both refuse in the block, and not before: with gas given, no estimate finds them out."""
+    with pytest.raises(TransactionReverted, match="failed in block .*: TooSmall") as caught:
+        lane.send(probe, probe_abi().encode_call("store", 1, 3, ""), gas_limit=100_000)
+    assert caught.value.arguments == (3, 10, lane.address)
+    with pytest.raises(TransactionReverted, match="out of gas"):
+        lane.send(probe, probe_abi().encode_call("store", 1, 300, "a" * 200), gas_limit=30_000)
+
+
+def test_gas_is_given_where_it_is_asked_for(client: ChainClient) -> None:
+    before = client.balance_wei(NOBODY)
+    client.rpc.call("anvil_setBalance", NOBODY, hex(before + 12345))
+    client.rpc.call("evm_mine")
+    assert client.balance_wei(NOBODY) == before + 12345
+
+
+def test_a_reorg_puts_other_blocks_in_the_place_of_the_newest(client: ChainClient, lane: Lane, probe: str) -> None:
+    kept = client.head()
+    receipt = store(lane, probe, 60)
+    client.rpc.call("evm_mine")
+    old = client.head()
+    client.rpc.call("anvil_reorg", 2, [])
+    new = client.head()
+    assert new.number == old.number and new.block_hash != old.block_hash
+    assert client.block(kept.number) == kept
+    assert client.receipt(receipt.transaction_hash) is None
+    assert read(client, probe, "value") == 5
+    assert list(client.logs([probe], kept.number + 1, new.number)) == []
 
 
 def test_a_deployment_without_enough_gas_fails(client: ChainClient, lane: Lane) -> None:

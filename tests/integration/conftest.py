@@ -73,7 +73,6 @@ class LocalChain:
 
     process: NodeProcess
     contracts: Contracts
-    is_anvil: bool
 
     @property
     def creator(self) -> Signer:
@@ -90,23 +89,32 @@ class LocalChain:
         for _ in range(blocks):
             self.contracts.client.rpc.call("evm_mine")
 
+    def reorg(self, num_blocks: int) -> None:
+        """Other, empty blocks instead of the newest ones."""
+        self.contracts.client.rpc.call("anvil_reorg", num_blocks, [])
+
     def pass_time(self, seconds: int) -> None:
         self.contracts.client.rpc.call("evm_increaseTime", seconds)
         self.mine()
 
 
-@pytest.fixture(scope="session")
-def local_chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalChain]:
-    """Anvil where it's installed, the embedded node otherwise; a block for each transaction."""
-    folder, binary = tmp_path_factory.mktemp("chain"), find_anvil()
-    start: Callable[[], NodeProcess] = (
-        (lambda: start_embedded(folder, SystemClock(), block_seconds=0))
-        if binary is None
-        else (lambda: start_anvil(binary, folder, SystemClock(), block_seconds=0))
+NODES = [pytest.param("anvil"), pytest.param("embedded", marks=() if find_anvil() is None else pytest.mark.slow)]
+
+
+@pytest.fixture(scope="session", params=NODES)
+def local_chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalChain]:
+    """Either node, with a block for each transaction; the embedded one is for the slow tests where anvil is there."""
+    folder, binary = tmp_path_factory.mktemp(request.param), find_anvil()
+    if request.param == "anvil" and binary is None:
+        pytest.skip("anvil isn't installed: `make anvil` gets it from npm")
+    process = (
+        start_anvil(binary, folder, SystemClock(), block_seconds=0)
+        if request.param == "anvil" and binary is not None
+        else start_embedded(folder, SystemClock(), block_seconds=0)
     )
-    with start() as process:
+    with process:
         contracts = deploy_contracts(process.url)
-        yield LocalChain(process, contracts, binary is not None)
+        yield LocalChain(process, contracts)
         contracts.client.rpc.close()
 
 

@@ -18,6 +18,7 @@ from coordinator.sender import send_outbox
 from coordinator.versions import seal_versions
 from protocol.chain.client import ChainClient
 from protocol.chain.contracts import encode
+from protocol.chain.fees import GWEI
 from protocol.chain.transaction import Transaction
 from protocol.errors import NodeRefused, NotFound
 from protocol.merkle.history import verify_consistency, verify_inclusion
@@ -144,7 +145,7 @@ def test_a_commit_that_somebody_else_sent_counts(world: World) -> None:
 
 def test_a_transaction_that_failed_because_it_had_happened_counts(world: World) -> None:
     """Somebody else was faster between the estimate and the block: the receipt says failed, the state says done."""
-    if not world.chain.is_anvil:
+    if world.chain.process.name != "anvil":
         pytest.skip("only anvil orders a block by fees")
     rpc = world.contracts.client.rpc
     world.publish(1, sealed=False)
@@ -154,8 +155,8 @@ def test_a_transaction_that_failed_because_it_had_happened_counts(world: World) 
     seal = Transaction(
         chain_id=CHAIN_ID,
         nonce=world.contracts.client.transaction_count(world.provider.address),
-        max_priority_fee_wei=20 * sender.GWEI,
-        max_fee_wei=100 * sender.GWEI,
+        max_priority_fee_wei=20 * GWEI,
+        max_fee_wei=100 * GWEI,
         gas_limit=200_000,
         to=world.contracts.addresses.ledger,
         data=encode("ledger", "sealVersion", world.pool_id, 1),

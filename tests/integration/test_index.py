@@ -13,15 +13,18 @@ from coordinator import indexer
 from coordinator.db.chain import Allotment, ChainBlock, ChainEvent, CoordinatorBond, Node, Pool, Seat, Version
 from coordinator.db.log import Event
 from coordinator.db.work import TaskRow
+from coordinator.epochs import close_epoch
 from coordinator.indexer import index_chain
 from coordinator.log import LogNodes, log_size
 from coordinator.outbox import CallState
 from coordinator.sender import send_outbox
 from coordinator.versions import seal_versions
-from protocol.errors import NotFound, Rejected
+from protocol.chain.client import ChainClient
+from protocol.errors import NodeRefused, NotFound, Rejected, WrongChain
 from protocol.merkle.history import MemoryLog, root_of
 from protocol.reasons import RejectReason
 from protocol.wire import Signed, WeightsRelease
+from testnet.chain.genesis import CHAIN_ID
 from tests.integration.conftest import CREDIT, PRICE_WEI, World, make_coordinator, number_hash, pool_config
 
 MIRRORS = (Pool, CoordinatorBond, Node, Allotment, Seat, Version, ChainEvent)
@@ -144,9 +147,7 @@ def test_events_of_other_pools_are_left_alone(world: World) -> None:
 
 def reorg(world: World, depth: int) -> None:
     """Replace the newest `depth` blocks by one more, empty ones, so that the chain is longer."""
-    if not world.chain.is_anvil:
-        pytest.skip("only anvil makes reorgs")
-    world.contracts.client.rpc.call("anvil_reorg", depth, [])
+    world.chain.reorg(depth)
     world.chain.mine()
 
 
@@ -204,6 +205,105 @@ def test_a_dropped_call_is_sent_again(world: World) -> None:
     epoch = world.epoch()
     assert epoch is not None
     assert world.read("ledger", "epochOf", world.pool_id, number)["root"] == epoch.root
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
+def test_an_epoch_that_a_reorg_removed_is_committed_again_exactly_once(world: World, depth: int) -> None:
+    number = world.close_epoch() + 1
+    world.chain.mine(3)  # the block of the last one's beacon
+    index_chain(world.coordinator)
+    close_epoch(world.coordinator, forced=True)
+    nonce = world.contracts.client.transaction_count(world.coordinator.signer.address)
+    send_outbox(world.coordinator)
+    index_chain(world.coordinator)
+    committed = world.epoch()
+    assert committed is not None and committed.epoch == number and committed.block is not None
+    world.chain.mine(depth - 1)
+    index_chain(world.coordinator)
+    send_outbox(world.coordinator)
+    assert world.outbox_row(f"epoch:{number}").state == CallState.MINED
+    world.chain.reorg(depth)
+    assert world.read("ledger", "epochCount", world.pool_id) == number
+    world.clock.seconds += 60
+    for _ in range(6):
+        index_chain(world.coordinator)
+        send_outbox(world.coordinator)
+        world.chain.mine()
+    again = world.epoch()
+    assert again is not None and (again.root, again.size) == (committed.root, committed.size)
+    assert world.read("ledger", "epochOf", world.pool_id, number)["root"] == committed.root
+    client = world.contracts.client
+    commits = [
+        event.arguments["epoch"]
+        for log in client.logs([world.contracts.address("ledger")], 0, client.head().number)
+        if (event := world.contracts.decode(log)) is not None and event.name == "EpochCommitted"
+    ]
+    assert commits == sorted(set(commits)) and commits[-1] == number
+    assert world.contracts.client.transaction_count(world.coordinator.signer.address) == nonce + 1
+    assert world.outbox_row(f"epoch:{number}").state == CallState.MINED
+    assert again.block is not None and again.transaction_hash == world.outbox_row(f"epoch:{number}").transaction_hash
+    assert [copy["type"] for copy in copies(world.coordinator)].count("chain.reorged") == 1
+
+
+def test_a_reorg_that_made_the_chain_no_longer_is_noticed_at_once(world: World) -> None:
+    kept = mirrors(world.coordinator)
+    world.send(world.provider, "registry", "allot", world.node.address, world.pool_id, CREDIT)
+    index_chain(world.coordinator)
+    assert mirrors(world.coordinator) != kept
+    world.chain.reorg(1)
+    index_chain(world.coordinator)
+    assert mirrors(world.coordinator) == kept
+
+
+def test_a_node_that_lags_behind_makes_nobody_forget(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = world.contracts.client
+    old = client.head()
+    world.send(world.provider, "registry", "allot", world.node.address, world.pool_id, CREDIT)
+    index_chain(world.coordinator)
+    kept = mirrors(world.coordinator)
+    monkeypatch.setattr(client, "head", lambda: old)
+    index_chain(world.coordinator)
+    assert mirrors(world.coordinator) == kept
+
+
+def test_other_contracts_at_the_same_addresses_are_refused_and_nothing_is_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a local chain that was started anew: no block is the one that was kept, and the salt is another."""
+    kept = mirrors(world.coordinator)
+    with world.coordinator.writing() as session:
+        for block in session.scalars(select(ChainBlock)):
+            block.block_hash = number_hash(block.number)
+    monkeypatch.setattr(world.contracts, "salt", "0x" + "77" * 32)
+    with pytest.raises(WrongChain, match="deployed again"):
+        index_chain(world.coordinator)
+    assert mirrors(world.coordinator) == kept
+
+
+def test_downtime_is_made_up_for_in_ranges_that_the_node_answers_for(
+    world: World, tmp_path: Path, empty_database: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.chain.mine(40)
+    index_chain(world.coordinator)
+    client, asked = ChainClient(world.contracts.client.rpc, CHAIN_ID), []
+    call = client.rpc.call
+
+    def limited(method: str, *params: Any) -> Any:
+        if method == "eth_getLogs":
+            span = int(params[0]["toBlock"], 16) - int(params[0]["fromBlock"], 16) + 1
+            asked.append(span)
+            if span > 7:
+                raise NodeRefused(method, -32005, "query returned more than 10000 results")
+        return call(method, *params)
+
+    monkeypatch.setattr(client.rpc, "call", limited)
+    monkeypatch.setattr(world.contracts, "client", client)
+    other = fresh_coordinator(world, tmp_path / "other", empty_database)
+    index_chain(other)
+    assert mirrors(other) == mirrors(world.coordinator)
+    assert max(asked) > 7
+    assert len([span for span in asked if span > 7]) < len(asked) / 2
+    other.engine.dispose()
 
 
 def test_old_headers_are_dropped_and_a_deeper_reorg_replays_everything(

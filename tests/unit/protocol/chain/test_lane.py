@@ -5,12 +5,14 @@ from collections.abc import Callable
 
 import pytest
 import rlp
+from structlog.testing import capture_logs
 
 from protocol.canonical import from_hex0x, hex0x, keccak256
 from protocol.chain.block import Block, Receipt
-from protocol.chain.lane import Lane, LanePolicy
-from protocol.chain.transaction import SignedTransaction
-from protocol.errors import ChainError, NodeRefused, TransactionReverted
+from protocol.chain.journal import Journal
+from protocol.chain.lane import NUM_NONCE_ATTEMPTS, Lane
+from protocol.chain.watch import NUM_LOOKS, LanePolicy
+from protocol.errors import AccountShared, ChainError, NodeRefused, TransactionReverted
 from protocol.signing import Signer
 
 TO = "0x" + "ab" * 20
@@ -32,7 +34,7 @@ class LogicalClock:
 
 
 class FakeChain:
-    """Takes raw transactions; `mines` says of the i-th that it took whether it's mined."""
+    """Takes raw transactions; `mines` says of the i-th that it took whether it's mined. `count` is the next nonce."""
 
     chain_id = 31337
 
@@ -41,16 +43,29 @@ class FakeChain:
         self.sent: list[str] = []
         self.refusals: list[Exception | None] = []
         self.count = 4
+        self.foreign = 0
+        """How many nonces somebody else's transactions have taken."""
         self.succeeds = True
         self.estimate_error: Exception | None = None
         self.call_error: Exception | None = None
+        self.trace: object = None
+        self.outages = 0
+
+    @property
+    def rpc(self) -> "FakeChain":
+        return self
 
     def head(self) -> Block:
         return Block(7, "0x", "0x", 0, 10**9)
 
-    def transaction_count(self, address: str, block: str) -> int:
-        assert block == "pending"
-        return self.count
+    def transaction_count(self, address: str, block: str = "latest") -> int:
+        """Mined ones; "pending" counts the others too. Raises while the node is away."""
+        self.answer()
+        nonces = {fields(raw)["nonce"] for i, raw in enumerate(self.sent) if block == "pending" or self.mines(i)}
+        count = self.count + self.foreign
+        while count in nonces:
+            count += 1
+        return count
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, value_wei: int) -> int:
         if self.estimate_error is not None:
@@ -59,21 +74,36 @@ class FakeChain:
 
     def send_raw(self, raw: str) -> str:
         refusal = self.refusals.pop(0) if self.refusals else None
-        self.sent.append(raw)
+        if refusal is None or not isinstance(refusal, NodeRefused):
+            self.sent.append(raw)  # a broken connection may come after the node took it
         if refusal is not None:
             raise refusal
         return hash_of(raw)
 
     def receipt(self, transaction_hash: str) -> Receipt | None:
+        self.answer()
         hashes = [hash_of(raw) for raw in self.sent]
         if transaction_hash in hashes and self.mines(hashes.index(transaction_hash)):
             return Receipt(transaction_hash, 8, "0x", self.succeeds, 90_000, None, ())
         return None
 
-    def call(self, to: str, data: bytes, *, sender: str, block: int) -> bytes:
+    def call(self, *request: object, **more: object) -> object:
+        """Either a contract's function, or an RPC method: the trace is the only one that is asked for by name."""
+        if request[0] == "debug_traceTransaction":
+            if self.trace is None:
+                raise refused("no such method")
+            return self.trace
         if self.call_error is not None:
             raise self.call_error
         return b""
+
+    def explain(self, error: NodeRefused) -> ChainError:
+        return TransactionReverted("a contract refused: Traced", "Traced", (error.data,))
+
+    def answer(self) -> None:
+        if self.outages:
+            self.outages -= 1
+            raise ChainError("the node's answer can't be used", "500")
 
 
 def hash_of(raw: str) -> str:
@@ -87,8 +117,8 @@ def fields(raw: str) -> dict[str, int]:
     return {name: int.from_bytes(value, "big") for name, value in zip(names, values[1:5], strict=True)}
 
 
-def make_lane(chain: FakeChain, policy: LanePolicy | None = None) -> Lane:
-    return Lane(chain, Signer(b"\x07" * 32), LogicalClock(), policy)  # type: ignore[arg-type]
+def make_lane(chain: FakeChain, policy: LanePolicy | None = None, journal: Journal | None = None) -> Lane:
+    return Lane(chain, Signer(b"\x07" * 32), LogicalClock(), policy, journal)  # type: ignore[arg-type]
 
 
 def refused(message: str) -> NodeRefused:
@@ -133,14 +163,20 @@ def test_the_gas_limit_has_a_margin_unless_it_is_given() -> None:
     assert [fields(raw)["gas"] for raw in chain.sent] == [130_000, 77_000]
 
 
-def test_a_used_nonce_is_read_anew() -> None:
+def test_a_used_nonce_is_read_anew_and_said_to_be_somebody_elses() -> None:
     chain = FakeChain()
     lane = make_lane(chain)
     lane.send(TO, b"")
-    chain.count, chain.refusals = 9, [refused("nonce too low: next nonce 9, tx nonce 5")]
-    lane.send(TO, b"")
-    lane.send(TO, b"")
-    assert [fields(raw)["nonce"] for raw in chain.sent] == [4, 5, 9, 10]
+    chain.refusals = [refused("nonce too low: next nonce 9, tx nonce 5")]
+    with capture_logs() as logs:
+        assert lane.send(TO, b"").succeeded
+    assert [fields(raw)["nonce"] for raw in chain.sent] == [4, 5]
+    assert [entry["event"] for entry in logs] == ["account.shared"]
+    assert "nonce 5 of 0x" in logs[0]["detail"]
+    chain.refusals = [refused("replacement transaction underpriced")] * NUM_NONCE_ATTEMPTS
+    with pytest.raises(AccountShared, match="another process sends with this account"):
+        lane.send(TO, b"")
+    assert len(chain.sent) == 2
 
 
 def test_a_refused_transaction_leaves_no_gap() -> None:
@@ -150,25 +186,47 @@ def test_a_refused_transaction_leaves_no_gap() -> None:
     with pytest.raises(NodeRefused, match="refused"):
         lane.send(TO, b"")
     lane.send(TO, b"")
-    assert [fields(raw)["nonce"] for raw in chain.sent] == [4, 4]
+    assert [fields(raw)["nonce"] for raw in chain.sent] == [4]
 
 
 def test_what_the_node_knows_already_counts_as_sent() -> None:
     chain = FakeChain()
     chain.refusals = [refused("already known")]
-    assert make_lane(chain).send(TO, b"").succeeded
+    chain.sent = ["0x"]
+    lane = make_lane(chain)
+    chain.sent = []
+
+    def remember(raw: str) -> str:
+        chain.sent.append(raw)
+        raise refused("already known")
+
+    chain.send_raw = remember  # type: ignore[method-assign]
+    assert lane.send(TO, b"").succeeded
 
 
-def test_after_a_broken_connection_the_node_is_asked_for_the_nonce() -> None:
+def test_after_a_broken_connection_the_same_call_is_not_sent_under_another_nonce() -> None:
     chain = FakeChain()
     lane = make_lane(chain)
     lane.send(TO, b"")
-    chain.refusals = [ChainError("the node can't be reached")]
+    chain.refusals = [ChainError("the node can't be reached")]  # though it took the transaction
     with pytest.raises(ChainError):
         lane.send(TO, b"")
-    chain.count = 6  # the node did take it
     lane.send(TO, b"")
-    assert [fields(raw)["nonce"] for raw in chain.sent] == [4, 5, 6]
+    lane.send(TO, b"another")
+    assert sorted({fields(raw)["nonce"] for raw in chain.sent}) == [4, 5, 6]
+    assert len(set(chain.sent)) == 3
+
+
+def test_what_a_node_refuses_for_reasons_of_its_own_may_have_been_taken() -> None:
+    chain = FakeChain()
+    lane = make_lane(chain)
+    chain.refusals = [NodeRefused("eth_sendRawTransaction", -32603, "internal error")]
+    with pytest.raises(NodeRefused):
+        lane.send(TO, b"first")
+    lane.send(TO, b"second")
+    assert [fields(raw)["nonce"] for raw in chain.sent] == [4, 5]  # the first was handed over again
+    assert lane.send(TO, b"first").transaction_hash == hash_of(chain.sent[0])
+    assert len(set(chain.sent)) == 2
 
 
 def test_a_stuck_transaction_is_replaced_at_a_higher_fee() -> None:
@@ -190,7 +248,7 @@ def test_the_first_one_may_still_be_the_one_that_is_mined() -> None:
 def test_a_replacement_that_comes_too_late_is_no_error() -> None:
     chain = FakeChain()
     chain.refusals = [None, refused("nonce too low")]
-    chain.mines = lambda index: index == 0 and len(chain.sent) == 2
+    chain.mines = lambda index: index == 0 and not chain.refusals
     assert make_lane(chain, NEVER).send(TO, b"").transaction_hash == hash_of(chain.sent[0])
 
 
@@ -203,14 +261,66 @@ def test_fees_never_pass_the_limit() -> None:
     assert len(chain.sent) > 10  # the last one is sent again: a node that was restarted may have lost it
 
 
-def test_what_is_never_mined_is_an_error_and_the_nonce_is_read_anew() -> None:
-    chain = FakeChain(mines=lambda index: index > 10)
+def test_what_is_never_mined_is_an_error_and_the_same_call_goes_on_waiting_for_it() -> None:
+    chain = FakeChain(mines=lambda _: False)
     lane = make_lane(chain, NEVER)
     with pytest.raises(ChainError, match="isn't mined in time"):
         lane.send(TO, b"")
-    chain.mines = lambda _: True
-    lane.send(TO, b"")
-    assert fields(chain.sent[-1])["nonce"] == 4
+    last = chain.sent[-1]
+    chain.mines = lambda index: chain.sent[index] == last
+    assert lane.send(TO, b"").transaction_hash == hash_of(last)
+    assert {fields(raw)["nonce"] for raw in chain.sent} == {4}
+
+
+def test_a_node_that_answers_with_errors_for_a_while_is_waited_for_and_said_to_be() -> None:
+    chain = FakeChain()
+    lane = make_lane(chain)
+    send_raw = chain.send_raw
+
+    def go_away(raw: str) -> str:
+        chain.outages = 140  # a minute and more, at the longest pause
+        return send_raw(raw)
+
+    chain.send_raw = go_away  # type: ignore[method-assign]
+    with capture_logs() as logs:
+        assert lane.send(TO, b"").succeeded
+    waits = [entry for entry in logs if entry["event"] == "waiting"]
+    assert len(waits) == 3
+    assert waits[-1]["awaited"] == f"transaction {hash_of(chain.sent[0])}"
+    assert "500" in waits[-1]["why"]
+    assert 60 < waits[-1]["since_seconds"] < 90
+    assert len(set(chain.sent)) == 1
+
+
+def test_a_nonce_that_somebody_elses_transaction_took_is_told() -> None:
+    chain = FakeChain(mines=lambda _: False)
+    lane = make_lane(chain)
+    send_raw = chain.send_raw
+
+    def lose(raw: str) -> str:
+        chain.foreign = 1
+        return send_raw(raw)
+
+    chain.send_raw = lose  # type: ignore[method-assign]
+    with pytest.raises(AccountShared) as caught:
+        lane.send(TO, b"")
+    assert "nonce 4 of" in caught.value.why
+    assert "a key of its own" in caught.value.todo
+    chain.mines, chain.send_raw = lambda index: index > 0, send_raw  # type: ignore[method-assign]
+    assert lane.send(TO, b"").succeeded
+    assert [fields(raw)["nonce"] for raw in chain.sent] == [4, 5]
+
+
+def test_a_slow_receipt_is_not_taken_for_somebody_elses_transaction() -> None:
+    chain = FakeChain()
+    receipt, asked = chain.receipt, []
+
+    def late(transaction_hash: str) -> Receipt | None:
+        asked.append(transaction_hash)
+        return receipt(transaction_hash) if len(asked) > 5 + NUM_LOOKS - 1 else None
+
+    chain.receipt = late  # type: ignore[method-assign]
+    assert make_lane(chain).send(TO, b"").succeeded
 
 
 def test_stopping_ends_the_wait() -> None:
@@ -224,8 +334,26 @@ def test_a_failed_receipt_tells_the_contracts_reason() -> None:
     chain = FakeChain()
     chain.succeeds = False
     chain.call_error = TransactionReverted("a contract refused: TooSmall", "TooSmall", (1,))
-    with pytest.raises(TransactionReverted, match="TooSmall"):
+    with pytest.raises(TransactionReverted, match="failed in block 8: TooSmall") as caught:
         make_lane(chain).send(TO, b"")
+    assert caught.value.arguments == (1,)
+
+
+def test_the_trace_of_what_failed_is_the_better_source() -> None:
+    chain = FakeChain()
+    chain.succeeds = False
+    chain.call_error = TransactionReverted("a contract refused: TooSmall", "TooSmall", (1,))
+    chain.trace = {"error": "execution reverted", "output": "0x1234"}
+    with pytest.raises(TransactionReverted, match="Traced") as caught:
+        make_lane(chain).send(TO, b"")
+    assert caught.value.arguments == ("0x1234",)
+
+
+def test_a_transaction_without_enough_gas_says_so() -> None:
+    chain = FakeChain()
+    chain.succeeds = False
+    with pytest.raises(TransactionReverted, match="out of gas"):
+        make_lane(chain).send(TO, b"", gas_limit=90_000)
 
 
 @pytest.mark.parametrize("call_error", [None, refused("missing trie node")])
@@ -234,20 +362,3 @@ def test_a_failed_receipt_without_a_reason_is_still_a_failure(call_error: Except
     chain.succeeds, chain.call_error = False, call_error
     with pytest.raises(TransactionReverted, match="failed in block 8"):
         make_lane(chain).send(TO, b"")
-
-
-def test_a_transaction_is_stored_before_it_is_sent_and_can_be_taken_up_again() -> None:
-    chain = FakeChain()
-    stored: list[SignedTransaction] = []
-
-    def store(signed: SignedTransaction) -> None:
-        assert signed.raw not in chain.sent
-        stored.append(signed)
-        raise KeyboardInterrupt  # killed between storing and sending
-
-    with pytest.raises(KeyboardInterrupt):
-        make_lane(chain).send(TO, b"", before_send=store)
-    assert chain.sent == []
-    first, second = (make_lane(chain).resend(stored[0]) for _ in range(2))
-    assert first == second
-    assert set(chain.sent) == {stored[0].raw}

@@ -1,0 +1,213 @@
+"""`proofpool chain …`: deploy, info, faucet. Nothing heavy is imported until one of them runs."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from protocol.chain.client import ChainClient
+    from protocol.chain.info import ChainInfo
+    from protocol.signing import Signer
+
+app = typer.Typer(no_args_is_help=True, help="Deploy the contracts, look at them, get credits on a test chain.")
+
+DAY_SECONDS = 24 * 3600
+CREDIT_DECIMALS = 18
+
+ChainUrl = Annotated[str, typer.Option("--chain", envvar="PROOFPOOL_CHAIN_URL", help="JSON-RPC of a node.")]
+DeploymentFile = Annotated[
+    Path | None,
+    typer.Option("--deployment", envvar="PROOFPOOL_DEPLOYMENT", help="File that `deploy` wrote."),
+]
+LedgerAddress = Annotated[
+    str | None, typer.Option("--ledger", help="The Ledger, where there is no file: it names the others.")
+]
+Keystore = Annotated[
+    Path | None,
+    typer.Option("--keystore", help="Who signs; without it, PROOFPOOL_PRIVATE_KEY, on test chains only."),
+]
+PasswordFile = Annotated[
+    Path | None, typer.Option("--password-file", help="Opens the keystore; else PROOFPOOL_PASSWORD.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+@app.command()
+def deploy(
+    chain: ChainUrl,
+    out: Annotated[Path, typer.Option("--out", help="The deployment file to write.")] = Path("deployment.json"),
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    minter: Annotated[
+        str | None, typer.Option("--minter", help="May mint credits until renounced; else the deployer.")
+    ] = None,
+    unbonding_seconds: Annotated[
+        int, typer.Option(min=1, help="From the end of a duty until its stake is free; windows of pools must fit in.")
+    ] = 7 * DAY_SECONDS,
+    as_json: Json = False,
+) -> None:
+    """Put the five contracts on a chain. Killed in the middle, the same command goes on where it was."""
+    import secrets
+
+    from contracts.deployment import Parameters
+    from protocol.chain.deploying import carry_out, make_plan
+    from protocol.clock import SystemClock
+
+    client = _client(chain)
+    with closing(client.rpc):
+        signer = _signer(client, keystore, password_file)
+        salt = "0x" + secrets.token_hex(32)
+        parameters = Parameters(_address(minter, "--minter") or signer.address, unbonding_seconds, salt)
+        plan = make_plan(client, signer, out, parameters)
+        deployment = carry_out(client, signer, SystemClock(), out, plan)
+    if as_json:
+        typer.echo(deployment.model_dump_json())
+        return
+    for name, contract in deployment.contracts.items():
+        typer.echo(f"{name:<9} {contract.address}")
+    typer.echo(f"chain {deployment.chain_id}, block {deployment.block}, written to {out}")
+
+
+@app.command()
+def info(
+    chain: ChainUrl,
+    deployment: DeploymentFile = None,
+    ledger: LedgerAddress = None,
+    as_json: Json = False,
+) -> int:
+    """Show the chain, whether each contract is what it should be, and the pools. Exit code 5 where one isn't."""
+    from protocol.chain.contracts import Contracts
+    from protocol.chain.deployment import read_deployment
+    from protocol.chain.info import look
+    from protocol.clock import SystemClock
+    from protocol.errors import WrongChain
+
+    expected = None if deployment is None else read_deployment(deployment)
+    named = expected.ledger if expected is not None else _address(ledger, "--ledger")
+    client = _client(chain, None if expected is None else expected.chain_id)
+    with closing(client.rpc):
+        contracts = None
+        if named is not None:
+            try:
+                contracts = Contracts.connect(chain, named, SystemClock(), chain_id=client.chain_id)
+            except WrongChain:
+                if expected is None:
+                    raise
+        try:
+            found = look(client, contracts, expected)
+        finally:
+            if contracts is not None:
+                contracts.client.rpc.close()
+    if as_json:
+        typer.echo(found.model_dump_json())
+    else:
+        _print_info(found)
+    return 0 if found.is_sound else WrongChain.exit_code
+
+
+@app.command()
+def faucet(
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Who gets it.")],
+    chain: ChainUrl,
+    deployment: DeploymentFile = None,
+    ledger: LedgerAddress = None,
+    num_credits: Annotated[str, typer.Option("--credits", help="How many, such as 100 or 0.5.")] = "100",
+    num_coins: Annotated[str, typer.Option("--gas", help="Native coins for gas, such as 1; 0 for none.")] = "1",
+    keystore: Annotated[
+        Path | None, typer.Option("--keystore", help="Who pays the gas where the node gives none.")
+    ] = None,
+    password_file: PasswordFile = None,
+    as_json: Json = False,
+) -> None:
+    """Give an address credits and gas, on test chains only."""
+    from protocol.chain.deployment import connect
+    from protocol.chain.faucet import check_test_chain, give
+    from protocol.clock import SystemClock
+    from protocol.keystore import open_keystore, read_password
+
+    receiver, clock = _address(address, "ADDRESS"), SystemClock()
+    assert receiver is not None
+    credits_wei, gas_wei = _base_units(num_credits, "--credits"), _base_units(num_coins, "--gas")
+    client = _client(chain)
+    with closing(client.rpc):
+        check_test_chain(client.chain_id)
+    signer = None if keystore is None else open_keystore(keystore, read_password(password_file))
+    contracts = connect(chain, clock, deployment=deployment, ledger=_address(ledger, "--ledger"))
+    with closing(contracts.client.rpc):
+        gift = give(contracts, receiver, credits_wei, gas_wei, clock, signer)
+    if as_json:
+        typer.echo(gift.model_dump_json())
+    else:
+        typer.echo(f"{gift.address} has {_coins(gift.credits_wei)} credits, and {_coins(gift.gas_wei)} for gas")
+
+
+def _client(url: str, chain_id: int | None = None) -> ChainClient:
+    """Raises WrongChain where the node serves another chain than `chain_id`, ChainError where it doesn't answer."""
+    from protocol.chain.abi import ErrorTable
+    from protocol.chain.block import number_of
+    from protocol.chain.client import ChainClient
+    from protocol.chain.contracts import NAMES, abi_of
+    from protocol.chain.rpc import JsonRpc
+
+    rpc = JsonRpc(url)
+    try:
+        found = number_of(rpc.call("eth_chainId"), "eth_chainId")
+        client = ChainClient(rpc, found if chain_id is None else chain_id, ErrorTable.of(map(abi_of, NAMES)))
+        client.check_chain()
+    except BaseException:
+        rpc.close()
+        raise
+    return client
+
+
+def _signer(client: ChainClient, keystore: Path | None, password_file: Path | None) -> Signer:
+    from protocol.keystore import load_signer
+
+    return load_signer(client.chain_id, keystore, password_file)
+
+
+def _address(text: str | None, name: str) -> str | None:
+    """Small letters, as addresses are compared here; wallets print a checksum's capitals. Raises UsageError."""
+    from protocol.errors import UsageError
+
+    if text is not None and not re.fullmatch(r"0x[0-9a-fA-F]{40}", text):
+        raise UsageError("that is no address", f"{name} {text}", "an address is 0x and 40 hexadecimal digits")
+    return text and text.lower()
+
+
+def _base_units(text: str, name: str) -> int:
+    """An amount in whole coins as base units, exactly. Raises UsageError."""
+    from protocol.errors import UsageError
+
+    if re.fullmatch(r"[0-9]{1,20}(\.[0-9]{1,18})?", text):
+        whole, _, rest = text.partition(".")
+        return int(whole + rest.ljust(CREDIT_DECIMALS, "0"))
+    raise UsageError("that is no amount", f"{name} {text}", "give a number such as 100 or 0.5")
+
+
+def _coins(wei: int) -> str:
+    whole, rest = divmod(wei, 10**CREDIT_DECIMALS)
+    return f"{whole}.{rest:0{CREDIT_DECIMALS}d}".rstrip("0").rstrip(".")
+
+
+def _print_info(found: ChainInfo) -> None:
+    typer.echo(f"chain {found.chain_id} at {found.url} ({found.node})")
+    typer.echo(f"head  block {found.head_block}, time {found.head_time}, base fee {found.base_fee_wei / 1e9:g} gwei")
+    for contract in found.contracts:
+        mark = "✓" if contract.code == "ok" else f"✗ {contract.code}"
+        typer.echo(f"{contract.name:<9} {contract.address}  {mark}")
+    if found.salt is not None:
+        typer.echo(f"salt  {found.salt}")
+        typer.echo(f"pools {found.num_pools}")
+    for pool in found.pools:
+        state = "leasing" if pool.is_leasing else "not leasing"
+        typer.echo(
+            f"  {pool.pool_id}: {state}, {_coins(pool.funds_wei)} in funds, {_coins(pool.price_wei)} a unit,"
+            f" {pool.num_epochs} epochs, {pool.num_versions} versions, {pool.num_seats} seats,"
+            f" coordinator {pool.coordinator}"
+        )

@@ -1,0 +1,138 @@
+"""What a chain has of a deployment: whether each contract is the right one, how far the chain is, which pools exist.
+
+In: a node, and the addresses of a deployment file or a Ledger. Out: `ChainInfo`, a document for `proofpool chain info`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from contracts import artifacts
+from protocol.chain.client import ChainClient
+from protocol.chain.contracts import NAMES, Contracts, Read
+from protocol.chain.deployment import Deployment
+from protocol.errors import NodeRefused
+
+NUM_POOLS_SHOWN = 20
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ContractInfo(_Shape):
+    """`code` is `ok`, `missing`, `other` (not this version's), or `redeployed`: this version's, not the file's."""
+
+    name: str
+    address: str
+    code: Literal["ok", "missing", "other", "redeployed"]
+    code_hash: str
+
+
+class PoolSummary(_Shape):
+    """A pool as the contracts have it; amounts in base units."""
+
+    pool_id: int
+    coordinator: str
+    trainer: str
+    price_wei: int
+    verify_price_wei: int
+    funds_wei: int
+    is_leasing: bool
+    num_epochs: int
+    num_versions: int
+    num_seats: int
+
+
+class ChainInfo(_Shape):
+    """The document of `proofpool chain info --json`."""
+
+    schema_version: Literal[1] = 1
+    url: str
+    node: str
+    chain_id: int
+    head_block: int
+    head_time: int
+    """Chain seconds."""
+    base_fee_wei: int
+    contracts: tuple[ContractInfo, ...] = ()
+    salt: str | None = None
+    num_pools: int = 0
+    pools: tuple[PoolSummary, ...] = ()
+    """The newest ones."""
+
+    @property
+    def is_sound(self) -> bool:
+        return all(contract.code == "ok" for contract in self.contracts)
+
+
+def look(client: ChainClient, contracts: Contracts | None, expected: Deployment | None) -> ChainInfo:
+    """What the node has; `contracts` is None where the code isn't such that it could be asked."""
+    head = client.head()
+    found: dict[str, object] = {
+        "url": client.rpc.url,
+        "node": _version(client),
+        "chain_id": client.chain_id,
+        "head_block": head.number,
+        "head_time": head.timestamp,
+        "base_fee_wei": head.base_fee_wei,
+    }
+    if expected is not None:
+        hashes: dict[str, str] = {name: one.code_hash for name, one in expected.contracts.items()}
+        addresses: dict[str, str] = {name: one.address for name, one in expected.contracts.items()}
+        found["contracts"] = tuple(_contracts(client, addresses, hashes))
+    elif contracts is not None:
+        found["contracts"] = tuple(_contracts(client, {name: contracts.address(name) for name in NAMES}, {}))
+    if contracts is not None:
+        num_pools = int(contracts.read("pools", "numPools"))
+        found |= {"salt": contracts.salt, "num_pools": num_pools, "pools": tuple(_pools(contracts, num_pools))}
+    return ChainInfo.model_validate(found)
+
+
+def _contracts(client: ChainClient, addresses: Mapping[str, str], hashes: Mapping[str, str]) -> Iterator[ContractInfo]:
+    artifact_of = {name.lower(): artifacts.load(name) for name in artifacts.CONTRACT_NAMES}
+    for name in NAMES:
+        code, code_hash = client.code(addresses[name]), client.code_hash(addresses[name])
+        is_same = hashes.get(name, code_hash) == code_hash
+        state = "missing" if not code else "ok" if is_same else "redeployed"
+        if code and not artifact_of[name].matches(code):
+            state = "other"
+        yield ContractInfo.model_validate(
+            {"name": name, "address": addresses[name], "code": state, "code_hash": code_hash}
+        )
+
+
+def _pools(contracts: Contracts, num_pools: int) -> Iterator[PoolSummary]:
+    for pool_id in range(max(1, num_pools - NUM_POOLS_SHOWN + 1), num_pools + 1):
+        config, funds, is_leasing, num_epochs, num_versions, num_seats = contracts.read_all(
+            [
+                Read("pools", "configOf", (pool_id,)),
+                Read("pools", "funds", (pool_id,)),
+                Read("pools", "isLeasing", (pool_id,)),
+                Read("ledger", "epochCount", (pool_id,)),
+                Read("ledger", "numVersions", (pool_id,)),
+                Read("registry", "numSeats", (pool_id,)),
+            ]
+        )
+        yield PoolSummary(
+            pool_id=pool_id,
+            coordinator=config["coordinator"],
+            trainer=config["trainer"],
+            price_wei=config["price"],
+            verify_price_wei=config["verify_price"],
+            funds_wei=funds,
+            is_leasing=is_leasing,
+            num_epochs=num_epochs,
+            num_versions=num_versions,
+            num_seats=num_seats,
+        )
+
+
+def _version(client: ChainClient) -> str:
+    try:
+        return str(client.rpc.call("web3_clientVersion"))
+    except NodeRefused:  # some don't say
+        return "unknown"
