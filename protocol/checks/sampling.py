@@ -91,14 +91,18 @@ def check_sides(case: Case) -> CheckResult:
     """
     if not case.rules.sampling.bound_to_seed:
         return passed(SIDES_NAME)
-    found = measurements_of(case)
-    gains = (found.logprobs - found.rows.drawn_logprobs)[found.margins > 0]
-    num_up, num_down = int((gains > 0).sum()), int((gains < 0).sum())
+    num_up, num_down = flip_sides(measurements_of(case))
     return counted(
         *(SIDES_NAME, RejectReason.SAMPLING_MISMATCH, max(num_up, num_down), num_up + num_down),
         test=side_test(case.rules.thresholds),
         detail=f"{num_up} of {num_up + num_down} flips to the likelier token",
     )
+
+
+def flip_sides(found: Measurements) -> tuple[int, int]:
+    """How many flips went to the likelier token, and how many to the less likely one."""
+    gains = (found.logprobs - found.rows.drawn_logprobs)[found.margins > 0]
+    return int((gains > 0).sum()), int((gains < 0).sum())
 
 
 def check_freedom(case: Case) -> CheckResult:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 RIGHT = "right"
 """The policy version that the task names, in float32."""
 
+NOISY = "this pool's own noise is about as large"
+
 MakeModel = Callable[["Arena"], CausalLM]
 
 
@@ -56,6 +58,8 @@ class Arena:
     max_batch: int = 64
     left_out: frozenset[str] = frozenset()
     """Attacks that take too long on this model."""
+    hides: frozenset[str] = frozenset()
+    """Attacks that this pool's own noise hides, wholly or in part; float32 pools catch all of their files."""
     _models: dict[str, CausalLM] = field(default_factory=dict)
     _drawn: dict[str, list[Completion]] = field(default_factory=dict)
 
@@ -79,6 +83,10 @@ class Arena:
     def counters(self, attack: Attack) -> range:
         """The tasks that this attack is tried on."""
         return range(min(self.num_tasks, self.num_generated) if attack.generates else self.num_tasks)
+
+    def marked(self, attack: Attack) -> Attack:
+        """The attack, said to be close to honest work where this pool's noise makes it so."""
+        return replace(attack, close=NOISY) if attack.name in self.hides and not attack.close else attack
 
     def other(self, counter: int) -> int:
         """Another task of those that are tried."""

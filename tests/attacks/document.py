@@ -60,13 +60,13 @@ def play(
 ) -> Document:
     """Everything about the chosen attacks; `seen` is told of each line as it comes."""
     lines, full, tenths = [], [], []
-    for attack in [attack for attack in attacks if attack.name not in arena.left_out]:
+    for attack in [arena.marked(attack) for attack in attacks if attack.name not in arena.left_out]:
         trial = tried(arena, attack)
         lines.append(line_of(trial, effort))
         seen(lines[-1])
         if attack.name in FULL:
             full.append(audits(trial, effort.num_audits))
-        if attack in MIXTURES:
+        if attack.name in {mixture.name for mixture in MIXTURES}:
             tenths.append(audits(trial, effort.num_audits))
     everything = len(attacks) >= len(BY_NAME)
     left = freedom(arena) if everything else None

@@ -23,6 +23,15 @@ from verifier.thresholds import DEFAULT, names, thresholds_of
 DTYPES = ("float32", "bfloat16")
 SMOLLM2_TOKENS = 32
 
+HIDDEN = {
+    ("tiny", "bfloat16"): frozenset(
+        {"int4-then-prefill", "temperature-0.9", "temperature-1.1"}
+        | {f"tenth-{name}" for name in ("int4", "wrong-seed", "temperature-0.9")}
+    ),
+    ("smollm2", "bfloat16"): frozenset({"tenth-temperature-0.9", "tenth-hidden-prompt-proved"}),
+}
+"""Of each pool, what its noise hides, wholly or in part: too few tokens differ to tell (docs/verification.md)."""
+
 
 def tiny(dtype: str = "float32", num_tasks: int = 4, cache: Cache | None = None, num_groups: int = 8) -> Arena:
     """The testnet's model and task: 64 rollouts a task, about 1,700 tokens."""
@@ -30,7 +39,16 @@ def tiny(dtype: str = "float32", num_tasks: int = 4, cache: Cache | None = None,
     sampling = SamplingRules(max_new_tokens=MAX_NEW_TOKENS)
     rules = make_rules(environment, sampling=sampling, groups_per_task=num_groups, thresholds=limits("tiny", dtype))
     world = World(rules, environment, BASE_MODEL, CausalLM.load(BASE_MODEL).eval())
-    return Arena(f"tiny, {dtype}", world, MODELS, cache or Cache(None), num_tasks, num_tasks, _honest(dtype))
+    return Arena(
+        f"tiny, {dtype}",
+        world,
+        MODELS,
+        cache or Cache(None),
+        num_tasks,
+        num_tasks,
+        honest=_honest(dtype),
+        hides=HIDDEN.get(("tiny", dtype), frozenset()),
+    )
 
 
 def smollm2_arena(dtype: str = "float32", num_tasks: int = 2, cache: Cache | None = None) -> Arena:
@@ -50,6 +68,7 @@ def smollm2_arena(dtype: str = "float32", num_tasks: int = 2, cache: Cache | Non
         num_generated=1,
         honest=_honest(dtype),
         left_out=frozenset({"honest-batch-1"}),
+        hides=HIDDEN.get(("smollm2", dtype), frozenset()),
     )
 
 

@@ -1,9 +1,10 @@
-"""Honest work on SmolLM2: our engine generates, the transformers library's forward judges, by our statistics.
+"""Honest work on SmolLM2: our engine generates, the transformers library's forward judges, and none of it is refused.
 
 In: SmolLM2 (fetched once). Out: the distribution of every statistic, a rollout at a time and a submission at a time,
-for 256 float32 and 64 bfloat16 rollouts of 32 tokens (a few end before) in submissions of 64. They are those that the
-attack matrix starts from (`tests/attacks/pools.py`) and are kept on disk: the first run takes 6 minutes of one core,
-later ones 3.
+for 256 float32 and 64 bfloat16 rollouts of 32 tokens (a few end before) in submissions of 64. The limits are the
+committed ones (`verifier/thresholds`), whose calibration saw neither these prompts nor this noise. The rollouts are
+those that the attack matrix starts from (`tests/attacks/pools.py`) and are kept on disk: the first run takes 6 minutes
+of one core, later ones 3.
 
 OMP_NUM_THREADS=1 python -m pytest -m bench -s tests/bench/test_bench_honest_smollm2.py
 """
@@ -18,18 +19,19 @@ import numpy as np
 import pytest
 import torch
 
+from protocol.checks.case import Case
+from protocol.checks.measurements import Measurements
 from tests.attacks.arena import Arena
 from tests.attacks.cache import default_cache
 from tests.attacks.pools import smollm2_arena
+from tests.worlds.honest import SUBMISSION, Tally
 from verifier.calibration.observe import Observation, judged, observations
 from verifier.calibration.reference import ReferenceModel
 from verifier.calibration.samples import STATISTICS
 from verifier.calibration.setups import Dtype, Judge
 
 NUM_TASKS: dict[Dtype, int] = {"float32": 4, "bfloat16": 1}
-TASK_ROLLOUTS = 64
-LOOSEST: dict[Dtype, float] = {"float32": 0.002, "bfloat16": 0.15}
-"""Shares of exponent mismatches that no honest submission comes near; the paper's own limit is 38 / 128."""
+NUM_ROLLOUTS: dict[Dtype, int] = {"float32": 200, "bfloat16": 40}
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,12 @@ class Distribution:
         return f"{median:>11.3g}{high:>11.3g}{max(self.values):>11.3g}"
 
 
-def judged_by_transformers(arena: Arena, dtype: Dtype) -> Iterator[list[Observation]]:
-    """For each submission its samples: every rollout alone, two, four, …, and all of them pooled."""
+def judged_by_transformers(arena: Arena, dtype: Dtype) -> Iterator[tuple[Case, Measurements]]:
+    """Each task's submission, and what the library's forward measures of it."""
     world, model = arena.world, ReferenceModel(arena.world.folder, dtype)
     for counter in range(NUM_TASKS[dtype]):
         case = world.case(world.rollouts(arena.draw(counter), counter), counter)
-        judge = Judge("transformers", dtype, slice_tokens=2048)
-        yield list(observations(case, judged(case, model, judge), len(case.rollouts)))
+        yield case, judged(case, model, Judge("transformers", dtype, slice_tokens=2048))
 
 
 def show(dtype: Dtype, samples: Sequence[Observation]) -> None:
@@ -65,12 +66,16 @@ def show(dtype: Dtype, samples: Sequence[Observation]) -> None:
 @pytest.mark.bench
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_honest_rollouts_look_honest_to_transformers(smollm2_folder: Path, dtype: Dtype) -> None:
+def test_no_honest_rollout_is_refused_by_transformers(smollm2_folder: Path, dtype: Dtype) -> None:
     torch.set_num_threads(1)
     arena = smollm2_arena(dtype, NUM_TASKS[dtype], default_cache())
-    samples = [sample for part in judged_by_transformers(arena, dtype) for sample in part]
+    tally, samples = Tally(), []
+    for case, found in judged_by_transformers(arena, dtype):
+        tally.add((f"torch {dtype}", f"transformers {dtype}"), case, found, arena.rules.thresholds)
+        samples += observations(case, found, SUBMISSION)
     show(dtype, samples)
-    whole = [sample for sample in samples if sample.num_rollouts == TASK_ROLLOUTS]
-    assert len(whole) == NUM_TASKS[dtype]
-    assert max(sample.toploc_exp_mismatch_share for sample in whole) < LOOSEST[dtype]
+    tally.show()
+    assert tally.num_rollouts >= NUM_ROLLOUTS[dtype]
     assert not any(sample.num_degenerate for sample in samples)
+    assert not tally.submissions_refused
+    assert not tally.rollouts_refused

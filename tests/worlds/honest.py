@@ -15,7 +15,9 @@ from pathlib import Path
 
 import torch
 
+from protocol.checks.case import Case
 from protocol.checks.measurements import Measurements
+from protocol.rules import Thresholds
 from testnet import base_model
 from verifier.calibration.generate import Generation
 from verifier.calibration.observe import judged
@@ -30,6 +32,15 @@ SEED = 1
 """The committed files are of seed 0."""
 SUBMISSION = 64
 BATCH_SIZES = (1, 8, 64, 256)
+GENERATORS: dict[Dtype, tuple[str, ...]] = {
+    "float32": (),
+    "bfloat16": ("torch-wide", "torch-float32", "torch-math", "transformers"),
+}
+JUDGES: dict[Dtype, tuple[str, ...]] = {
+    "float32": (),
+    "bfloat16": ("torch-wide", "torch-float32", "torch", "torch-math", "torch-flash", "transformers"),
+}
+"""All that there are in float32; in bfloat16 those that don't take hours on a processor without units for it."""
 
 
 @dataclass
@@ -55,6 +66,17 @@ class Tally:
             whole.rollouts_refused += part.rollouts_refused
         return whole
 
+    def add(self, job: tuple[str, str], case: Case, found: Measurements, limits: Thresholds) -> None:
+        """Generator's and judge's names, and what the judge measured: judged by submissions, and each rollout alone."""
+        self.rollouts[job] += len(case.rollouts)
+        self.num_tokens += found.num_tokens
+        each = [found.only(place) for place in range(len(case.rollouts))]
+        for start in range(0, len(each), SUBMISSION):
+            whole = Measurements.joined(each[start : start + SUBMISSION])
+            self.submissions_refused.update(refusing(case, whole, limits))
+        for one in each:
+            self.rollouts_refused.update(refusing(case, one, limits))
+
     def show(self) -> None:
         """Who judged how much of whose."""
         for (generator, judge), count in sorted(self.rollouts.items()):
@@ -79,18 +101,12 @@ def judge_share(
     subject = load_subject(BASE_MODEL)
     limits = thresholds_of(f"testnet.{dtype}")
     generation, models, tally = Generation(subject, SEED), Models(subject.folder), Tally()
-    plan = make_plan(dtype, -(-num_rollouts // SUBMISSION), SUBMISSION, BATCH_SIZES, generators)
+    ways = (generators or GENERATORS[dtype], JUDGES[dtype])
+    plan = make_plan(dtype, -(-num_rollouts // SUBMISSION), SUBMISSION, BATCH_SIZES, *ways)
     for job, judge in _dealt(plan, index, num_shares):
         case = generation.task(job.number, job.generator, job.num_submissions)
         found = judged(case, models.of(judge), judge)
-        tally.rollouts[job.generator.name, judge.name] += len(case.rollouts)
-        tally.num_tokens += found.num_tokens
-        each = [found.only(place) for place in range(len(case.rollouts))]
-        for start in range(0, len(each), SUBMISSION):
-            whole = Measurements.joined(each[start : start + SUBMISSION])
-            tally.submissions_refused.update(refusing(case, whole, limits))
-        for one in each:
-            tally.rollouts_refused.update(refusing(case, one, limits))
+        tally.add((job.generator.name, judge.name), case, found, limits)
     return tally
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from protocol.rules import Limit
 from verifier.calibration.floors import FLOORS, NEVER_SLASHED, REJECT_RATE, at_least, short
 from verifier.calibration.samples import Samples
-from verifier.calibration.tails import MIN_SAMPLES, Floats, Tail, fit_tail
+from verifier.calibration.tails import MIN_SAMPLES, Floats, Tail, fit_far, fit_tail
 
 REJECT_FACTOR, SLASH_FACTOR = 1.5, 2.5
 """Of the worst mean: room for engines, kernels and machines that weren't measured."""
@@ -80,11 +80,11 @@ def _sums(part: Samples, name: str, unit: str, means: Sequence[float]) -> Floats
 
 
 def _worst_tail(part: Samples, name: str, unit: str, means: Sequence[float]) -> Tail:
-    """The widest of sums: of all pairings together, or of one that has enough samples."""
+    """The widest of sums: of all pairings together, rare ones too, or of one that has enough samples."""
     sums = _sums(part, name, unit, means)
     each = [sums[part.places == place] for place in range(len(part.pairings))]
-    tails = [fit_tail(found, least=0.0) for found in (sums, *(found for found in each if len(found) >= MIN_SAMPLES))]
-    return max(tails, key=lambda tail: tail.scale)
+    tails = [fit_tail(found, least=0.0) for found in each if len(found) >= MIN_SAMPLES]
+    return max([fit_far(sums, REJECT_RATE, least=0.0), *tails], key=lambda tail: tail.scale)
 
 
 def _bernstein(variance: float, scale: float, count: float, probability: float) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from protocol.checks.case import Case
 from protocol.checks.measurements import Measurements
 from protocol.checks.prefill import measure
+from protocol.checks.sampling import flip_sides
 from protocol.forward import CausalLM
 from verifier.calibration.reference import ReferenceModel
 from verifier.calibration.setups import Judge, computing
@@ -29,6 +30,7 @@ TIE_NATS = (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3)
 class Observation:
     """One sample: `num_rollouts` consecutive rollouts pooled. Statistics are named as in `protocol/rules.py`.
 
+    `num_flips_up`, `num_flips_down`: flips to the likelier of the two tokens, and to the less likely one.
     `num_ties`, `num_tie_flips`: tokens whose two best noised logits are within each of TIE_NATS, and how many of
     these aren't the drawn one.
     """
@@ -39,6 +41,8 @@ class Observation:
     num_chunks: int
     num_degenerate: int
     num_flips: int
+    num_flips_up: int
+    num_flips_down: int
     toploc_exp_mismatch_share: float
     toploc_mantissa_mean: float
     sampling_margin_mean: float
@@ -78,6 +82,7 @@ def observe(case: Case, found: Measurements) -> Observation:
     rollouts = [case.rollouts[number] for number in found.rollouts]
     errors = np.abs(np.concatenate([r.output_logprobs for r in rollouts]).astype(np.float64) - found.logprobs)
     is_flip, gaps = found.margins > 0, found.rows.runner_up_margins
+    num_up, num_down = flip_sides(found)
     return Observation(
         num_rollouts=len(rollouts),
         num_prompt_tokens=sum(len(r.input_tokens) for r in rollouts),
@@ -85,6 +90,8 @@ def observe(case: Case, found: Measurements) -> Observation:
         num_chunks=found.proofs.num_chunks,
         num_degenerate=found.proofs.num_degenerate,
         num_flips=int(is_flip.sum()),
+        num_flips_up=num_up,
+        num_flips_down=num_down,
         toploc_exp_mismatch_share=found.proofs.mismatch_share,
         toploc_mantissa_mean=found.proofs.mantissa_mean,
         sampling_margin_mean=float(found.margins.mean()),

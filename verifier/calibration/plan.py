@@ -99,6 +99,8 @@ def _generators(dtype: Dtype, batch_sizes: Sequence[int]) -> Iterator[tuple[str,
         yield "transformers", (Generator("transformers", dtype, max_batch=min(largest, OTHER_BATCH)),)
     if dtype == "bfloat16":  # who computes more precisely than the pool asks is honest too
         yield "torch-float32", (Generator("torch", "float32", max_batch=largest),)
+        sizes = sorted(set(batch_sizes))
+        yield "torch-wide", tuple(Generator("torch", dtype, is_wide=True, max_batch=size) for size in sizes)
 
 
 def _judges(dtype: Dtype) -> Iterator[tuple[str, Judge]]:
@@ -113,6 +115,7 @@ def _judges(dtype: Dtype) -> Iterator[tuple[str, Judge]]:
         yield "transformers-eager", Judge("transformers", dtype, "eager")
     if dtype == "bfloat16":
         yield "torch-float32", Judge("torch", "float32")
+        yield "torch-wide", Judge("torch", dtype, is_wide=True)
 
 
 def _chosen(names: Sequence[str], known: Mapping[str, object]) -> list[str]:

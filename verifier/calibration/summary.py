@@ -10,6 +10,7 @@ from pathlib import Path
 from protocol.rules import Limit
 from verifier.calibration.document import DeviationReport, ThresholdFile
 from verifier.calibration.samples import STATISTICS
+from verifier.calibration.tails import MIN_FAR
 
 
 def print_summary(document: ThresholdFile, path: Path) -> None:
@@ -31,6 +32,7 @@ def print_summary(document: ThresholdFile, path: Path) -> None:
     limits, flips = document.limits, sum(pairing.num_flips for pairing in honest.pairings)
     print(f"flips: {flips} of {honest.num_tokens} tokens; rate {limits.sampling_flips.rate:.3g}", end="")
     print(f"; near-ties within {limits.near_tie_nats:g} nats flip at up to {limits.near_tie_flip_rate:.2g}")
+    print(f"what befalls fewer than one rollout in {honest.num_rollouts // MIN_FAR} is beyond what this run can tell")
     for report in document.deviations:
         print(_line(report))
     print(f"written to {path}")

@@ -7,13 +7,20 @@ exceedances over the 90 % quantile are taken as exponential, or those over a hig
 statistic's middle: their shape as a generalised Pareto, by probability-weighted moments (Hosking and Wallis, 1987),
 must lie within two standard errors of 0, or below, which is lighter, and Kolmogorov's distance within its 5 % point.
 Where no quantile gives that, the scale of the highest is doubled ("widened"). Few samples get a normal bound
-("normal"), many samples of which few deviate an exponential ("few"), with a scale that is two standard errors wider.
+("normal"), or where each is the largest of many, the exponential of their upper half ("few"); many samples of which few
+deviate an exponential too ("few"): all these with a scale that is two standard errors wider.
+
+Behind that common tail may lie a rarer and wider one, of the few samples whose arithmetic is ill-conditioned: a fit to
+the largest tenth, or hundredth, doesn't see it. So `fit_far` fits over quantiles from 99.5 % on as well, each exceeded
+half as often as the one before, as long as MIN_FAR values exceed it, and takes the fit that reaches farthest ("far"),
+its scale two standard errors wider.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
+from itertools import count, takewhile
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -23,6 +30,9 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 TAIL_SHARES = (0.1, 0.05, 0.02, 0.01)
+FAR_SHARE = 0.005
+"""Halved until fewer than MIN_FAR values exceed."""
+MIN_FAR = 30
 MIN_SAMPLES = 300
 MIN_EXCEEDANCES = 20
 """Fewer values than this above the threshold say nothing of a shape."""
@@ -32,7 +42,7 @@ WIDENED = 2.0
 KS_CRITICAL = 1.094
 """Lilliefors' 5 % point of √n · D for an exponential with an estimated scale."""
 
-Method = Literal["none", "few", "exponential", "widened", "normal"]
+Method = Literal["none", "few", "exponential", "widened", "normal", "far"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,15 @@ class Tail:
             return self.threshold + self.scale * NormalDist().inv_cdf(1 - probability)
         return self.threshold + self.scale * math.log(self.share / probability)
 
+    @property
+    def num_exceeding(self) -> int:
+        return round(self.share * self.num_samples)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the exceedances look exponential, or lighter."""
+        return self.shape <= 2 * self.shape_error and self.distance <= self.critical
+
     def as_document(self) -> dict[str, Any]:
         return {key: _short(value) for key, value in asdict(self).items()}
 
@@ -76,8 +95,27 @@ def fit_tail(samples: Floats, least: float = -math.inf, *, are_largest: bool = F
     fitted = [tail for tail in found if tail.method == "exponential"]
     if not fitted:
         return found[0]
-    good = [tail for tail in fitted if tail.shape <= 2 * tail.shape_error and tail.distance <= tail.critical]
+    good = [tail for tail in fitted if tail.fits]
     return good[0] if good else replace(fitted[-1], method="widened", scale=WIDENED * fitted[-1].scale)
+
+
+def fit_far(samples: Floats, probability: float, least: float = -math.inf, *, are_largest: bool = False) -> Tail:
+    """`fit_tail`, or the fit over a far quantile that puts the value which one sample in 1 / `probability` exceeds
+    farthest out."""
+    common = fit_tail(samples, least, are_largest=are_largest)
+    if common.method in ("none", "few", "normal"):
+        return common
+    return max([common, *_far_tails(samples, least)], key=lambda tail: tail.beyond(probability))
+
+
+def _far_tails(samples: Floats, least: float) -> list[Tail]:
+    """The last is of the largest values that there are: if it doesn't fit, its scale is doubled."""
+    shares = takewhile(lambda share: share * len(samples) >= MIN_FAR, (FAR_SHARE / 2**power for power in count()))
+    found = [_exponential(samples, max(least, _threshold(samples, share))) for share in shares]
+    tails = [tail for tail in found if tail.method == "exponential"]
+    if tails and not tails[-1].fits:
+        tails[-1] = replace(tails[-1], scale=WIDENED * tails[-1].scale)
+    return [replace(tail, method="far", scale=tail.scale * (1 + 2 / math.sqrt(tail.num_exceeding))) for tail in tails]
 
 
 def _exponential(samples: Floats, over: float) -> Tail:
@@ -114,7 +152,8 @@ def _threshold(samples: Floats, share: float) -> float:
 def _upper_half(samples: Floats) -> Tail:
     """Few samples with an exponential tail: that of the upper half, its scale two standard errors wider."""
     tail = _exponential(samples, _threshold(samples, 0.5))
-    return replace(tail, scale=tail.scale * (1 + 2 / math.sqrt(len(samples) / 2)))
+    method: Method = "few" if tail.method == "exponential" else tail.method
+    return replace(tail, method=method, scale=tail.scale * (1 + 2 / math.sqrt(len(samples) / 2)))
 
 
 def _normal(samples: Floats) -> Tail:

@@ -18,7 +18,11 @@ def make_observation() -> Callable[..., Observation]:
         none = (0,) * len(TIE_NATS)
         fields: dict[str, Any] = dict.fromkeys(Observation.__dataclass_fields__, 0.0)
         counts = {"num_rollouts": 1, "num_prompt_tokens": 9, "num_tokens": 32, "num_chunks": 1}
-        fields |= counts | {"num_degenerate": 0, "num_flips": 0, "num_ties": none, "num_tie_flips": none}
+        fields |= (
+            counts
+            | {"num_degenerate": 0, "num_flips": 0, "num_flips_up": 0, "num_flips_down": 0}
+            | {"num_ties": none, "num_tie_flips": none}
+        )
         return Observation(**(fields | changes))
 
     return make

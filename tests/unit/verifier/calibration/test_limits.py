@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from protocol.rules import Limit
+from verifier.calibration.flips import FLIP_RATE_FLOOR, TIE_NATS_FLOOR, expected_rate, side_rate, upper_rate
+from verifier.calibration.floors import FLOORS
 from verifier.calibration.journal import HONEST, Entry
-from verifier.calibration.limits import (
-    FLIP_RATE_FLOOR,
-    FLOORS,
-    LARGEST,
-    MARGIN,
-    MEANS,
-    TIE_NATS_FLOOR,
-    choose_limits,
-    expected_rate,
-    upper_rate,
-)
+from verifier.calibration.limits import LARGEST, MARGIN, MEANS, choose_limits, largest_limit
 from verifier.calibration.observe import TIE_NATS, Observation
 from verifier.calibration.samples import Samples
 
@@ -133,6 +126,71 @@ def test_margins_are_bounded_as_sums_of_flips(make_observation: Make) -> None:
         assert observation.sampling_margin_max < limits.sampling_margin_max.reject
     assert limits.sampling_margin_mean.at(2048).reject < 10 * 0.05 * 0.01
     assert 0.05 * 17 < limits.sampling_margin_max.reject < 0.05 * 60
+
+
+def largest_of(make: Make, values: Iterable[float]) -> Samples:
+    """Single rollouts whose largest margin is each of these, and a submission of 64."""
+    rows = [make(sampling_margin_max=float(value)) for value in values]
+    return samples_of(iter([*rows, make(num_rollouts=64)]))
+
+
+def test_a_slash_rests_on_a_largest_value_only_where_its_tail_is_sure(make_observation: Make) -> None:
+    randomness = np.random.default_rng(11)
+    common = randomness.exponential(0.05, 20_000)
+    rare = np.concatenate([common, 0.3 + randomness.exponential(0.3, 20)])
+    sure, _ = largest_limit(largest_of(make_observation, common), "sampling_margin_max")
+    unsure, derivation = largest_limit(largest_of(make_observation, rare), "sampling_margin_max")
+    assert sure.slash is not None
+    assert unsure.slash is None
+    assert unsure.reject > 1.5 * sure.reject
+    assert derivation["tail"]["method"] == "far"
+
+
+def test_a_margin_has_the_room_that_log_probs_show_to_be_needed(make_observation: Make) -> None:
+    """One rollout in a thousand has log-probs off by a nat, but no tie as near: its margins don't show it."""
+    randomness = np.random.default_rng(4)
+    margins, errors = randomness.exponential(0.02, 20_000), randomness.exponential(0.03, 20_000)
+    errors[:20] += randomness.exponential(1.0, 20)
+    rows = [
+        make_observation(sampling_margin_max=float(m), logprob_error_max=float(e))
+        for m, e in zip(margins, errors, strict=True)
+    ]
+    samples = samples_of(iter([*rows, make_observation(num_rollouts=64)]))
+    alone, _ = largest_limit(largest_of(make_observation, margins), "sampling_margin_max")
+    both, _ = largest_limit(samples, "sampling_margin_max")
+    assert alone.reject < 1 < errors.max() < both.reject
+    assert both.reject == largest_limit(samples, "logprob_error_max")[0].reject
+
+
+def test_few_rollouts_slash_nobody_by_their_largest_value_unless_it_is_far_below_the_floor(
+    make_observation: Make,
+) -> None:
+    def limit(scale: float) -> Limit:
+        values = np.random.default_rng(2).exponential(scale, 200)
+        return largest_limit(largest_of(make_observation, values), "sampling_margin_max")[0]
+
+    assert limit(0.05).slash is None
+    assert limit(1e-5) == FLOORS["sampling_margin_max"]
+
+
+def test_flips_have_no_side_unless_they_lean_beyond_chance(make_observation: Make) -> None:
+    def rate(num_up: int, num_down: int) -> float:
+        flips = {"num_flips": num_up + num_down, "num_flips_up": num_up, "num_flips_down": num_down}
+        return side_rate(samples_of(iter([make_observation(**flips)])))[0]
+
+    assert rate(0, 0) == rate(9, 3) == rate(520, 480) == 0.75
+    assert 0.83 < rate(550, 450) < 0.9
+    assert rate(450, 550) == rate(550, 450)
+    assert rate(95, 5) == 0.9
+
+
+def test_one_pairing_whose_flips_lean_raises_the_side_rate(make_observation: Make) -> None:
+    even, leaning = (
+        Entry(HONEST, 0, name, "torch", (make_observation(num_flips_up=up, num_flips_down=100 - up),))
+        for name, up in (("even", 48), ("leaning", 75))
+    )
+    assert side_rate(Samples.of([even, even]))[0] == 0.75
+    assert side_rate(Samples.of([even, leaning]))[0] == 0.9
 
 
 def test_the_bound_of_a_rate() -> None:

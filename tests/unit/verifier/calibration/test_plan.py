@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+import torch
 
 from protocol.errors import UsageError
 from verifier.calibration.plan import make_plan
-from verifier.calibration.setups import computing, dtype_of, has_kernel
+from verifier.calibration.setups import Judge, computing, dtype_of, has_kernel
 
 
 def test_shares_follow_batch_sizes_and_everybody_has_some() -> None:
@@ -41,6 +42,26 @@ def test_a_pool_of_bfloat16_has_float32_work_too_and_not_the_other_way_round() -
     assert {generator.dtype for generator in make_plan("float32", 1).generators} == {"float32"}
 
 
+def test_wide_products_are_float32s_rounded_and_only_inside() -> None:
+    layer, rows = torch.nn.Linear(64, 64, dtype=torch.bfloat16), torch.randn(5, 64).bfloat16()
+    exact = torch.nn.functional.linear(rows.float(), layer.weight.float(), layer.bias.float())
+    own = layer(rows)
+    with computing(Judge("torch", "bfloat16", is_wide=True)):
+        assert torch.equal(layer(rows), exact.bfloat16())
+        assert layer(rows).dtype == torch.bfloat16
+        assert torch.equal(
+            torch.nn.functional.linear(rows.float(), layer.weight.float()), rows.float() @ layer.weight.float().T
+        )
+    assert torch.equal(layer(rows), own)
+
+
+def test_wide_products_are_a_way_of_bfloat16_pools_alone() -> None:
+    assert any(judge.is_wide for judge in make_plan("bfloat16", 1).judges)
+    assert not any(judge.is_wide for judge in make_plan("float32", 1).judges)
+    with pytest.raises(UsageError, match="can't compute that way"):
+        make_plan("float32", 1, judges=["torch-wide"])
+
+
 @pytest.mark.parametrize(
     "wrong", [{"generators": ["cuda"]}, {"judges": ["abacus"]}, {"batch_sizes": (0,)}, {"batch_sizes": ()}]
 )
@@ -56,8 +77,6 @@ def test_a_precision_by_name() -> None:
 
 
 def test_kernels_are_tried_and_settings_come_back() -> None:
-    import torch
-
     assert has_kernel("math", "float32")
     before = torch.get_num_threads()
     plan = make_plan("float32", 1)

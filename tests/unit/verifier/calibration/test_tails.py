@@ -7,7 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from verifier.calibration.tails import MIN_SAMPLES, fit_tail
+from verifier.calibration.tails import MIN_FAR, MIN_SAMPLES, Floats, fit_far, fit_tail
+
+RARE = 1e-6 / 64
+"""What a largest value is extrapolated to: a submission in a million, of 64 rollouts."""
 
 
 @pytest.fixture
@@ -60,6 +63,45 @@ def test_what_never_deviates_has_no_tail_and_what_hardly_does_a_wide_one() -> No
     tail = fit_tail(samples)
     assert tail.method == "few"
     assert 1.0 < tail.beyond(1e-9) < 10.0
+
+
+def with_a_rare_tail(randomness: np.random.Generator, num_samples: int, share: float) -> Floats:
+    """Exponential of 0.025, and a few of 0.2: what bfloat16 does to the largest error of a rollout."""
+    scales = np.where(randomness.random(num_samples) < share, 0.2, 0.025)
+    return randomness.exponential(scales)
+
+
+def test_a_rare_second_tail_is_seen_where_a_fit_to_the_common_one_is_blind(randomness: np.random.Generator) -> None:
+    samples = with_a_rare_tail(randomness, 100_000, share=5e-4)
+    truly = 0.2 * math.log(5e-4 / RARE)
+    common, far = fit_tail(samples), fit_far(samples, RARE)
+    assert common.beyond(RARE) < truly / 2
+    assert far.method == "far"
+    assert truly < far.beyond(RARE) < 3 * truly
+
+
+def test_few_rollouts_cant_show_a_rare_tail_and_say_nothing_of_it(randomness: np.random.Generator) -> None:
+    """4,000 samples hold two of it: the far quantile with enough of them is the common tail's."""
+    samples = with_a_rare_tail(randomness, 4_000, share=5e-4)
+    assert fit_far(samples, RARE).beyond(RARE) < 0.2 * math.log(5e-4 / RARE) / 1.5
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_plain_exponential_is_hardly_inflated(seed: int) -> None:
+    samples = np.random.default_rng(seed).exponential(0.025, 100_000)
+    truly = -0.025 * math.log(RARE)
+    assert truly < fit_far(samples, RARE).beyond(RARE) < 1.5 * truly
+
+
+def test_a_far_tail_is_looked_for_where_enough_values_exceed_it(randomness: np.random.Generator) -> None:
+    samples = with_a_rare_tail(randomness, 50_000, share=1e-3)
+    far = fit_far(samples, RARE)
+    assert far.method == "far"
+    assert far.share * len(samples) >= MIN_FAR
+    few = randomness.exponential(1.0, MIN_SAMPLES - 1)
+    few[:MIN_FAR] += 20
+    assert fit_far(few, RARE) == fit_tail(few)
+    assert fit_far(np.zeros(MIN_SAMPLES), RARE).method == "none"
 
 
 def test_quantiles_rise_with_rarity(randomness: np.random.Generator) -> None:
