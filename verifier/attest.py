@@ -19,7 +19,7 @@ from protocol.wire import EarningsAttestation, Signed
 from verifier.chain import PoolChain
 from verifier.history import History
 from verifier.payments import PROVIDER, VALIDATOR, Payments
-from verifier.reaudits import Beacons, undue_reaudits
+from verifier.reaudits import Beacons, Reaudits, undue_reaudits
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS attested (epoch INTEGER PRIMARY KEY) STRICT;
@@ -73,6 +73,16 @@ def check_reaudits(epoch: int, payments: Payments, chain: Beacons, attested_epoc
         )
 
 
+def check_withheld(epoch: int, reaudits: Reaudits, chain: Beacons) -> None:
+    """Raises VerificationFailed while due re-audits of what was settled up to `epoch` aren't drawn."""
+    if faults := reaudits.withheld(chain, epoch):
+        raise VerificationFailed(
+            f"the log up to epoch {epoch} withholds re-audits",
+            "; ".join(faults[:10]),
+            "don't sign until they are drawn",
+        )
+
+
 def attestation(
     statement: EarningsStatement, seat: int, signer: Signer, domain: SigningDomain
 ) -> Signed[EarningsAttestation]:
@@ -91,13 +101,20 @@ class Attester:
     """Signs for each newly proposed statement once, with every seat that this validator holds."""
 
     def __init__(
-        self, db: sqlite3.Connection, signer: Signer, chain: PoolChain, client: CoordinatorClient, history: History
+        self,
+        db: sqlite3.Connection,
+        signer: Signer,
+        chain: PoolChain,
+        client: CoordinatorClient,
+        history: History,
+        reaudits: Reaudits,
     ) -> None:
         self._db = db
         self._signer = signer
         self._chain = chain
         self._client = client
         self._history = history
+        self._reaudits = reaudits
         db.executescript(SCHEMA)
 
     @property
@@ -112,6 +129,7 @@ class Attester:
             return
         check_statement(statement, self._history, self._chain.record(), self.attested_epoch)
         check_reaudits(statement.epoch, self._history.payments, self._chain, self.attested_epoch)
+        check_withheld(statement.epoch, self._reaudits, self._chain)
         num_epochs = self._chain.num_epochs()
         for seat in self._chain.seats():
             if seat.validator == self._signer.address and seat.is_active(num_epochs):

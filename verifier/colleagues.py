@@ -6,6 +6,8 @@ draw the seat, or the validator didn't sign this verdict over this evidence.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from protocol.api import VerdictView
 from protocol.canonical import canonical_hash
 from protocol.errors import ProofpoolError
@@ -31,6 +33,18 @@ def drawn_verdict(
     if drawn.get(message.seat) != view.validator:
         return None
     return Revealed(StampSeat(beacon_hash, message.submission_id, message.round, message.seat), message, view.evidence)
+
+
+def withheld_verdicts(
+    views: Sequence[VerdictView], submission_id: str, logged: Iterable[tuple[int, str]], chain: PoolChain
+) -> list[str]:
+    """Verdicts that the log says are revealed, by round and validator, and whose signed word isn't among `views`."""
+    served = {
+        (view.verdict.message.round, view.validator)
+        for view in views
+        if view.verdict.message.submission_id == submission_id and is_signed(view, chain)
+    }
+    return [f"{validator} in round {number}" for number, validator in logged if (number, validator) not in served]
 
 
 def is_signed(view: VerdictView, chain: PoolChain) -> bool:

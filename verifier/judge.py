@@ -28,7 +28,7 @@ from protocol.tokenizer import Tokenizer
 from protocol.wire import MAX_STAMP_REVIEWS, Signed, Verdict
 from verifier.case import Dossier, Facts, Instruments
 from verifier.chain import PoolChain
-from verifier.colleagues import drawn_verdict
+from verifier.colleagues import drawn_verdict, withheld_verdicts
 from verifier.completions import Completions
 from verifier.draws import check_assignment
 from verifier.history import History, Received
@@ -79,7 +79,7 @@ class Judge:
         dossier = self._fetch(assignment, received)
         claim = assignment.submission.message
         own = StampSeat(assignment.beacon_hash, assignment.submission_id, assignment.round, assignment.seat)
-        revealed = self._revealed(assignment, received) if assignment.round or assignment.num_revealed else []
+        revealed = self._revealed(assignment, received)
         plan = partial(audit_for, [own, *(one.seat for one in revealed)])
         finding = examine(dossier, self._instruments(dossier.rules, claim.policy_version), plan)
         _check_units(received, finding)
@@ -90,9 +90,20 @@ class Judge:
         return self._verdicts.keep(verdict, claim.node, finding.completions_hash)
 
     def _revealed(self, assignment: Assignment, received: Received) -> list[Revealed]:
-        """What others have revealed of this submission, as far as it is a drawn seat's signed word: one a seat."""
-        views, claim = self._client.submission(assignment.submission_id).verdicts, assignment.submission.message
-        colleagues = [view for view in views if view.validator != self._signer.address]
+        """What others have revealed of this submission, as far as it is a drawn seat's signed word: one a seat.
+
+        Raises VerificationFailed where the log names a verdict that isn't served: its stamp couldn't be reviewed.
+        """
+        submission_id, own = assignment.submission_id, self._signer.address
+        logged = self._history.payments.opinions.revealed(submission_id)
+        if not (assignment.round or assignment.num_revealed or logged):
+            return []
+        views = self._client.submission(submission_id).verdicts
+        withheld = withheld_verdicts(views, submission_id, (one for one in logged if one[1] != own), self._chain)
+        if withheld:
+            raise VerificationFailed("the coordinator holds back verdicts that the log names", "; ".join(withheld))
+        claim = assignment.submission.message
+        colleagues = [view for view in views if view.validator != own]
         drawn = (drawn_verdict(view, claim, received, self._chain, self._history) for view in colleagues)
         return list({one.seat: one for one in drawn if one is not None}.values())[:MAX_STAMP_REVIEWS]
 

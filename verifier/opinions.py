@@ -77,6 +77,10 @@ class Opinions:
         rows = self._db.execute(query, (submission_id, round_number))
         return [Judge(validator, bool(accepts), bool(in_time)) for validator, accepts, in_time in rows]
 
+    def revealed(self, submission_id: str) -> list[tuple[int, str]]:
+        """Rounds and validators of every verdict that is revealed so far."""
+        return [(number, judge.validator) for number in ROUNDS for judge in self.judges(submission_id, number)]
+
     def has_judged(self, submission_id: str, validator: str) -> bool:
         """In round 0."""
         return any(judge.validator == validator for judge in self.judges(submission_id, 0))

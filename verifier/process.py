@@ -102,7 +102,7 @@ def build_verifier(
         commitments=Commitments(db, signer, chain.domain),
         judge=Judge(signer, chain, client, history, verdicts, weights, Completions(db)),
         accuser=Accuser(db, chain, client, history),
-        attester=Attester(db, signer, chain, client, history),
+        attester=Attester(db, signer, chain, client, history, reaudits),
         reaudits=reaudits,
         clock=clock,
         judge_seconds=config.judge_seconds,

@@ -1,8 +1,8 @@
 """Which re-audits were due, and which were held: anybody can recompute it, so a coordinator can't choose.
 
 In: the checked log (what is settled, which re-audits were drawn and closed) and the chain's beacons. Out: counts for
-`proofpool verifier status`, a warning for each that is due and not drawn, and faults for those that weren't due, whose
-payments get no signature.
+`proofpool verifier status`, a warning for each that is due and not drawn, and faults: of those that weren't due, and of
+those that are withheld. Earnings get no signature while there are any.
 """
 
 from __future__ import annotations
@@ -73,9 +73,24 @@ class Reaudits:
             if (beacon := beacons[epoch]) is not None
         ]
         self._db.executemany("INSERT INTO reaudit_pick (submission_id, epoch, is_due) VALUES (?, ?, ?)", picks)
-        for submission_id in self._withheld(chain.num_epochs()):
+        for submission_id, _ in self._overdue(chain.num_epochs(), untold=True):
             self._db.execute("UPDATE reaudit_pick SET told = 1 WHERE submission_id = ?", (submission_id,))
             get_logger().warning("reaudit.withheld", submission_id=submission_id)
+
+    def withheld(self, chain: Beacons, epoch: int) -> list[str]:
+        """Faults: submissions settled up to `epoch` whose re-audit is due and hasn't been drawn in good time.
+
+        By the beacons as the chain has them now: after a reorg they may ask for others. What it has forgotten is passed
+        over, and so is what has been drawn by now.
+        """
+        num_epochs = chain.num_epochs()
+        rows = [row for row in self._overdue(num_epochs) if num_epochs - NUM_HEADS_ON_CHAIN <= row[1] <= epoch]
+        share_bps = chain.record().reaudit_bps if rows else 0
+        return [
+            f"the re-audit of {submission_id}, settled in epoch {settled_epoch}, isn't drawn"
+            for submission_id, settled_epoch in rows
+            if (beacon := chain.epoch_beacon(settled_epoch)) and is_reaudited(beacon, submission_id, share_bps)
+        ]
 
     def counts(self) -> ReauditCounts:
         rows = self._db.execute("SELECT submission_id, state FROM reaudit_turn ORDER BY submission_id, turn").fetchall()
@@ -92,13 +107,14 @@ class Reaudits:
         own = self._db.execute("SELECT address FROM own_validator").fetchall()
         return sum(self._payments.opinions.num_disputed_stamps(address) for (address,) in own)
 
-    def _withheld(self, num_epochs: int) -> list[str]:
+    def _overdue(self, num_epochs: int, *, untold: bool = False) -> list[tuple[str, int]]:
+        """Submissions that should have been drawn again by now, and the epochs that anchor their settling."""
         rows = self._db.execute(
-            "SELECT submission_id FROM reaudit_pick WHERE is_due AND NOT told AND epoch + ? < ?"
+            "SELECT submission_id, epoch FROM reaudit_pick WHERE is_due AND epoch + ? < ? AND NOT (told AND ?)"
             " AND submission_id NOT IN (SELECT submission_id FROM reaudit_turn)",
-            (GRACE_EPOCHS, num_epochs),
+            (GRACE_EPOCHS, num_epochs, untold),
         )
-        return [row[0] for row in rows.fetchall()]
+        return [(submission_id, epoch) for submission_id, epoch in rows.fetchall()]
 
 
 def undue_reaudits(payments: Payments, chain: Beacons, after_epoch: int, epoch: int) -> list[str]:

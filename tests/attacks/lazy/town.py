@@ -148,6 +148,7 @@ class Town:
         self.opened.append(db)
         chain, client = MirrorChain(self.site), self.site.client(signer)
         history, verdicts = History(db), Verdicts(db)
+        reaudits = Reaudits(db, history.payments)
         weights: Any = HeldWeights(self.world)
         self.histories[signer.address] = history
         self.verifiers[signer.address] = Verifier(
@@ -159,8 +160,8 @@ class Town:
             Commitments(db, signer, chain.domain),
             kind(signer, chain, client, history, verdicts, weights, Completions(db)),
             Accuser(db, chain, client, history),
-            Attester(db, signer, chain, client, history),
-            Reaudits(db, history.payments),
+            Attester(db, signer, chain, client, history, reaudits),
+            reaudits,
             clock=self.site.clock,
             judge_seconds=1_000.0,
         )

@@ -11,7 +11,7 @@ from protocol.draw import BPS, is_reaudited
 from protocol.errors import VerificationFailed
 from protocol.reasons import Outcome
 from protocol.signing import Signer
-from verifier.attest import check_reaudits
+from verifier.attest import check_reaudits, check_withheld
 from verifier.history import History
 from verifier.reaudits import GRACE_EPOCHS, ReauditCounts, Reaudits
 
@@ -227,6 +227,31 @@ def test_earnings_over_an_undue_re_audit_get_no_signature(
     with pytest.raises(VerificationFailed, match="wasn't due"):
         check_reaudits(1, history.payments, chain, -1)
     check_reaudits(1, history.payments, chain, 1)  # what was attested before was looked at then
+
+
+def test_earnings_over_a_withheld_re_audit_get_no_signature_until_it_is_drawn(
+    history: History, reaudits: Reaudits, chain: Any, log: Any, settled: None
+) -> None:
+    def epochs_pass(number: int) -> None:
+        for _ in range(number):
+            log.append("epoch.closed")
+            log.anchor(chain)
+        history.follow(chain.heads(history.num_epochs), log.read)
+        reaudits.follow(chain)
+
+    epochs_pass(GRACE_EPOCHS - 1)
+    check_withheld(9, reaudits, chain)  # the coordinator has time
+    epochs_pass(1)
+    with pytest.raises(VerificationFailed, match="withholds re-audits"):
+        check_withheld(0, reaudits, chain)
+    check_withheld(-1, reaudits, chain)  # what was settled before it isn't concerned
+    beacon, chain.beacons[0] = chain.beacons[0], "0x" + "00" * 32
+    chain.pool = replace(chain.pool, reaudit_bps=1)
+    check_withheld(0, reaudits, chain)  # after a reorg the beacon asks for others
+    chain.beacons[0], chain.pool = beacon, replace(chain.pool, reaudit_bps=BPS)
+    log.append("reaudit.drawn", SUBMISSION, epoch=0)
+    epochs_pass(1)
+    check_withheld(0, reaudits, chain)
 
 
 def test_a_status_knows_whose_store_it_reads(

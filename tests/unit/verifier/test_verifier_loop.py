@@ -6,12 +6,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from protocol.api import Assignment, EarningsStatement, LogEntry, SubmissionView, VerdictReveal
-from protocol.canonical import hex0x, sha256
+from protocol.api import Assignment, EarningsStatement, LogEntry, VerdictReveal, VerdictView
+from protocol.canonical import canonical_hash, hex0x, sha256
 from protocol.chain.pool import CaseRecord, CaseState, VersionRecord
 from protocol.clock import SystemClock
 from protocol.draw import Seat
@@ -22,7 +23,7 @@ from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.rules import Rules
 from protocol.signing import Signer
-from protocol.wire import EarningsAttestation, Signed, VerdictCommitment
+from protocol.wire import EarningsAttestation, Evidence, Signed, Verdict, VerdictCommitment
 from tests.unit.verifier.verifier_world import BEACON, COORDINATOR, DOMAIN, NODE, World
 from verifier.accuse import Accuser
 from verifier.attest import Attester
@@ -49,6 +50,7 @@ class Coordinator:
     drawn: list[Assignment] = field(default_factory=list)
     commitments: list[VerdictCommitment] = field(default_factory=list)
     reveals: list[VerdictReveal] = field(default_factory=list)
+    views: dict[str, list[VerdictView]] = field(default_factory=dict)
     statement: EarningsStatement | None = None
     attestations: list[EarningsAttestation] = field(default_factory=list)
     refusing: bool = False
@@ -70,8 +72,10 @@ class Coordinator:
         self._answer()
         return self.files[submission_id]
 
-    def submission(self, submission_id: str) -> SubmissionView:
-        raise CoordinatorUnreachable("not asked for in these tests")
+    def submission(self, submission_id: str) -> Any:
+        if submission_id not in self.views:
+            raise CoordinatorUnreachable("not told in this test")
+        return SimpleNamespace(verdicts=self.views[submission_id])
 
     def commit_verdicts(self, commitment: Signed[VerdictCommitment]) -> None:
         self._answer()
@@ -159,6 +163,7 @@ class Site:
         self.opened.append(db)
         client: Any = self.coordinator
         history, verdicts = History(db), Verdicts(db)
+        reaudits = Reaudits(db, history.payments)
         weights: Any = WorldWeights(self.world)
         return Verifier(
             VALIDATOR.address,
@@ -169,8 +174,8 @@ class Site:
             Commitments(db, VALIDATOR, DOMAIN),
             Judge(VALIDATOR, self.chain, client, history, verdicts, weights, Completions(db)),
             Accuser(db, self.chain, client, history),
-            Attester(db, VALIDATOR, self.chain, client, history),
-            Reaudits(db, history.payments),
+            Attester(db, VALIDATOR, self.chain, client, history, reaudits),
+            reaudits,
             clock=self.clock,
             judge_seconds=self.judge_seconds,
         )
@@ -214,6 +219,28 @@ def test_a_forgery_gets_its_slash_verdict(site: Site, honest: list[Rollout]) -> 
     verifier.turn()
     verdict = site.coordinator.reveals[0].verdict.message
     assert (verdict.outcome, verdict.reject_reason) == (Outcome.SLASH, RejectReason.REWARD_MISMATCH)
+
+
+def test_nobody_judges_while_a_verdict_that_the_log_names_is_held_back(site: Site, honest: list[Rollout]) -> None:
+    """Its stamp would go unreviewed: a coordinator could keep a friend's from whoever looks again."""
+    submission_id, colleague = site.submit(honest), Signer((12).to_bytes(32, "big"))
+    evidence = Evidence(submission_id=submission_id, seed=BEACON, num_units=9, checks=())
+    values = {"submission_id": submission_id, "pool_id": 1, "epoch": 0, "round": 0, "seat": 1, "outcome": 0}
+    values |= {"reason": 0, "rules_hash": "0x" + "44" * 32, "evidence_hash": canonical_hash(evidence.as_json())}
+    signed = Signed[Verdict].by(colleague, Verdict.model_validate(values), DOMAIN)
+    view = VerdictView(validator=colleague.address, verdict=signed, evidence=evidence)
+    logged = {"validator": colleague.address, "outcome": 0, "in_time": True}
+    site.coordinator.log.append("verdict.revealed", submission_id, **logged)
+    site.anchor()
+    verifier = site.verifier()
+    forged = view.model_copy(update={"evidence": evidence.model_copy(update={"num_units": 8})})
+    for served in ([], [forged]):
+        site.coordinator.views[submission_id] = served
+        verifier.turn()
+        assert site.coordinator.commitments == []
+    site.coordinator.views[submission_id] = [view]
+    verifier.turn()
+    assert len(site.coordinator.commitments) == 1
 
 
 @pytest.mark.parametrize("killed_after", ["judge", "commit"])
