@@ -33,6 +33,12 @@ class Account:
     withheld_wei: int
     roots: Sequence[Root]
 
+    @property
+    def claimable_wei(self) -> int:
+        """What a claim would pay now, as far as the roots reach."""
+        proven = [root.cumulative_wei for root in self.roots if root.claimable_time <= self.time]
+        return max(0, max(proven, default=0) - self.claimed_wei - self.withheld_wei)
+
 
 @dataclass(frozen=True)
 class Case:

@@ -100,8 +100,6 @@ class Payment(BaseModel):
             return f"nothing: the appeal was possible until {until}; anybody may enforce the slash"
         if self.state is PaymentState.BEFORE_JURY:
             return f"wait for the jury until {until}"
-        if self.state is PaymentState.CLAIMABLE:
-            return "claim it: Ledger.claim, sent by anybody"
         if self.state is PaymentState.SLASHED:
             return "nothing: a slash is final; find the cause before the node goes on"
         return ""

@@ -46,6 +46,7 @@ class NodeStatus(_Shape):
     allotment_wei: Wei | None
     min_allotment_wei: Wei | None
     claimed_wei: Wei | None
+    claimable_wei: Wei | None
     withheld_wei: Wei | None
     pool_version: int | None
     local_versions: tuple[int, ...]
@@ -82,6 +83,7 @@ def look(config: WorkerConfig) -> NodeStatus:
         allotment_wei=facts.allotment_wei,
         min_allotment_wei=facts.pool.min_allotment_wei if facts.pool else None,
         claimed_wei=facts.account.claimed_wei if facts.account else None,
+        claimable_wei=facts.account.claimable_wei if facts.account else None,
         withheld_wei=facts.account.withheld_wei if facts.account else None,
         pool_version=facts.pool.policy_version if facts.pool else None,
         local_versions=here.policy_versions,
@@ -120,7 +122,9 @@ def _rows(status: NodeStatus) -> tuple[tuple[str, str], ...]:
         ("node", status.node),
         ("provider", status.provider or "unknown"),
         ("allotment", stake + least),
-        ("paid", f"{_wei(status.claimed_wei)}; {_wei(status.withheld_wei)} withheld by cases"),
+        ("paid", _wei(status.claimed_wei)),
+        ("claimable", f"{_wei(status.claimable_wei)}{', by Ledger.claim' if status.claimable_wei else ''}"),
+        ("withheld", f"{_wei(status.withheld_wei)}, by cases"),
         ("weights", f"newest {newest}; here {here}"),
         ("at hand", f"{status.num_leases} leased, {status.num_pending} waiting to be sent"),
     )

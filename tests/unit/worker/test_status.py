@@ -200,10 +200,14 @@ def test_where_the_money_of_accepted_work_stands(
     assert states[0] == "claimable_later" and "70 wei earned, claimable in 15 s" in text
     ledger.roots = [EarningsRecord(2, ledger.roots[0].root, NOW)]
     states, text = said()
-    assert states[0] == "claimable" and "70 wei claimable" in text and "Ledger.claim" in text
+    assert states[0] == "claimable" and "70 wei claimable" in text and "claimable  70 wei, by Ledger.claim" in text
     ledger.claimed = 70
     states, text = said()
-    assert states[0] == "paid" and "70 wei paid" in text and "paid       70 wei; 0 wei withheld" in text
+    assert (
+        states[0] == "paid"
+        and "70 wei paid" in text
+        and "paid       70 wei\nclaimable  0 wei\nwithheld   0 wei" in text
+    )
 
 
 def test_a_statement_that_isnt_the_chains_root_says_nothing_of_payment(
