@@ -183,7 +183,8 @@ def _verdict(facts: _Facts, here: Contents) -> tuple[Literal["EARNING", "IDLE", 
     if facts.is_registered is False:
         return "BLOCKED", "the node isn't registered", RejectReason.NOT_REGISTERED.hint
     if pool and facts.allotment_wei is not None and facts.allotment_wei < pool.min_allotment_wei:
-        return "BLOCKED", f"{facts.allotment_wei} of {pool.min_allotment_wei} allotted", RejectReason.UNDERSTAKED.hint
+        why = f"{facts.allotment_wei} of {pool.min_allotment_wei} wei allotted{_slashes(facts)}"
+        return "BLOCKED", why, RejectReason.UNDERSTAKED.hint
     if pool and pool.paused:
         return "IDLE", "the pool leases no tasks now", RejectReason.POOL_PAUSED.hint
     if pool is None:
@@ -209,4 +210,4 @@ def _verdict(facts: _Facts, here: Contents) -> tuple[Literal["EARNING", "IDLE", 
 def _slashes(facts: _Facts) -> str:
     """What the last submissions have cost, if anything."""
     lost = [row.payment.slashed_wei or 0 for row in facts.recent if row.payment.state is PaymentState.SLASHED]
-    return f"; slashed {sum(lost)} wei for {len(lost)} of them" if lost else ""
+    return f"; slashed {sum(lost)} wei in {len(lost)} case{'s' if len(lost) > 1 else ''}" if lost else ""

@@ -248,9 +248,11 @@ def test_an_accusation_and_a_slash_are_told_with_what_can_be_done(
     pool.slashes[forged] = 450
     found = look_at()
     assert found.recent[0].payment.state is PaymentState.SLASHED
-    assert "slashed 450 wei" in found.why
+    assert found.why.endswith("; slashed 450 wei in 1 case")
     print_status(found)
     assert "slashed, 450 wei of the stake; toploc_mismatch: " in capsys.readouterr().out
+    ledger.allotment = 0
+    assert look_at().why == "0 of 1 wei allotted; slashed 450 wei in 1 case"
 
 
 def test_a_case_is_told_without_a_coordinator(
