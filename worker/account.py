@@ -6,7 +6,7 @@ In: the chain's pool, and the coordinator for the statements behind roots, which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from protocol.chain.pool import CaseState, ChainPool, EarningsRecord
@@ -26,7 +26,7 @@ class Root:
 
 @dataclass(frozen=True)
 class Account:
-    """The provider's side of the ledger; `roots`, oldest first, reach back as far as was asked."""
+    """The provider's side of the ledger; `roots`, oldest first, are those that were asked about."""
 
     time: int
     claimed_wei: int
@@ -51,18 +51,23 @@ class Case:
     deadline_in_seconds: int
 
 
-def read_account(client: CoordinatorClient, chain: ChainPool, provider: str, first_epoch: int | None) -> Account:
-    """With the roots that cover payments of `first_epoch` and later; with none where that is None.
+def read_account(client: CoordinatorClient, chain: ChainPool, provider: str, epochs: Collection[int]) -> Account:
+    """With the first root that covers payments of each of `epochs`, and the newest that can be claimed from.
 
     Raises VerificationFailed where the coordinator's statement isn't what the chain's root is over.
     """
-    records = [] if first_epoch is None else chain.earnings_since(first_epoch)
+    time, records = chain.time(), chain.earnings_since(min(epochs)) if epochs else []
+    covering = [next((record for record in records if record.epoch >= epoch), None) for epoch in epochs]
+    claimable = [record for record in records if record.claimable_time <= time]
+    wanted = {*covering, *claimable[-1:]}
     return Account(
-        time=chain.time(),
+        time=time,
         claimed_wei=chain.claimed_wei(provider),
         withheld_wei=chain.withheld_wei(provider),
         roots=[
-            Root(record.epoch, record.claimable_time, _cumulative_wei(client, record, provider)) for record in records
+            Root(record.epoch, record.claimable_time, _cumulative_wei(client, record, provider))
+            for record in records
+            if record in wanted
         ],
     )
 

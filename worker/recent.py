@@ -52,8 +52,8 @@ def account_of(
     provider: str, views: Sequence[SubmissionView], client: CoordinatorClient, chain: ChainPool, questions: Questions
 ) -> Account | None:
     """The provider's account, as far back as these submissions are settled."""
-    epochs = [view.settling.epoch for view in views if view.settling is not None]
-    return questions.ask(partial(read_account, client, chain, provider, min(epochs, default=None)))
+    epochs = {view.settling.epoch for view in views if view.settling is not None}
+    return questions.ask(partial(read_account, client, chain, provider, epochs))
 
 
 def case_of(

@@ -22,6 +22,7 @@ from protocol.wire import ZERO_HASH, Submission, Verdict
 
 PAGE_READS = 200
 """Views asked in one request."""
+MAX_ROOTS = 64
 
 
 @dataclass(frozen=True)
@@ -210,11 +211,11 @@ class ChainPool:
         found = self._read("court", "caseOf", submission_id)
         return CaseRecord(CaseState(found["state"]), found["deadline"], found["held_stake"])
 
-    def earnings_since(self, epoch: int) -> list[EarningsRecord]:
-        """Every root that covers payments of `epoch`, oldest first."""
+    def earnings_since(self, epoch: int, most: int = MAX_ROOTS) -> list[EarningsRecord]:
+        """The newest roots that cover payments of `epoch`, at most so many, oldest first: each costs a call."""
         number, found = self._read("ledger", "newestEarnings", self.pool_id)
         roots: list[EarningsRecord] = []
-        while found["root"] != ZERO_HASH and number >= epoch:
+        while found["root"] != ZERO_HASH and number >= epoch and len(roots) < most:
             roots.insert(0, EarningsRecord(number, found["root"], found["claimable_time"]))
             if found["previous_epoch"] == number:
                 break

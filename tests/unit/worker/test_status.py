@@ -210,6 +210,26 @@ def test_where_the_money_of_accepted_work_stands(
     )
 
 
+def test_of_many_roots_only_those_that_matter_are_asked_about(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, ledger: Ledger
+) -> None:
+    turned(make_worker, pool, (Standing.ACCEPTED, None))
+    (settled,) = pool.received
+    pool.settlings[settled] = SettlingView(log_index=5, epoch=2, amount_wei=70)
+    pool.earned = {epoch: {PROVIDER: 35 * epoch} for epoch in range(1, 30)}
+    roots = {epoch: earnings_tree(earned).root for epoch, earned in pool.earned.items()}
+    ledger.roots = [EarningsRecord(epoch, root, NOW - 20 + epoch) for epoch, root in roots.items()]
+    ledger.claimed = 70
+    pool.requests.clear()
+    found = look_at()
+    assert found.recent[0].payment.state is PaymentState.PAID
+    assert found.claimable_wei == 35 * 20 - 70
+    assert [request for request in pool.requests if "earnings" in request] == [
+        "GET /v1/earnings/2",
+        "GET /v1/earnings/20",
+    ]
+
+
 def test_a_statement_that_isnt_the_chains_root_says_nothing_of_payment(
     look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, ledger: Ledger
 ) -> None:
