@@ -15,7 +15,7 @@ from protocol.chain.contracts import Contracts
 from protocol.chain.deployment import connect, stay_with
 from protocol.chain.journal import FILE_NAME, Journal
 from protocol.chain.lane import Lane
-from protocol.chain.pool import ChainPool
+from protocol.chain.pool import ChainPool, PoolRecord
 from protocol.client import CoordinatorClient
 from protocol.clock import Clock, SystemClock
 from protocol.config import load_config, write_resolved
@@ -64,7 +64,10 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) ->
     lane = Lane(contracts.client, signer, clock, journal=journal, stop=stop)
     pool = ChainPool(contracts, config.pool_id, lane=lane)
     waiting.until("the chain's node", lane.resume)
-    _check_role(pool, signer)
+    record = waiting.until("the chain's node", pool.record)
+    if record is None:
+        return None
+    _check_role(record, signer)
     coordinator = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
     return Trainer(
         Learner(CausalLM.load(config.base_model), config.recipe),
@@ -84,11 +87,10 @@ def _connect(config: TrainerConfig, clock: Clock) -> Contracts:
     return contracts
 
 
-def _check_role(pool: ChainPool, signer: Signer) -> None:
-    expected = pool.record().trainer
-    if signer.address != expected:
+def _check_role(record: PoolRecord, signer: Signer) -> None:
+    if signer.address != record.trainer:
         raise NotEligible(
             "this key isn't the pool's trainer",
-            f"{signer.address}, the pool names {expected}",
+            f"{signer.address}, the pool names {record.trainer}",
             "use the keystore of the address that the pool was created with",
         )

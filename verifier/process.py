@@ -70,8 +70,10 @@ def connect_verifier(config: VerifierConfig, clock: Clock, stop: threading.Event
     signer = load_signer(info.chain_id, config.keystore, config.password_file)
     lane = Lane(contracts.client, signer, clock, journal=Journal(config.data_dir / FILE_NAME), stop=stop)
     waiting.until("the chain's node", lane.resume)
-    confirmations = contracts.read("pools", "configOf", config.pool_id)["confirmations"]
-    chain = ChainPool(contracts, config.pool_id, confirmations=confirmations, lane=lane)
+    terms = waiting.until("the chain's node", lambda: contracts.read("pools", "configOf", config.pool_id))
+    if terms is None:
+        return None
+    chain = ChainPool(contracts, config.pool_id, confirmations=terms["confirmations"], lane=lane)
     client = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
     return build_verifier(config, signer, chain, client, clock)
 

@@ -13,11 +13,16 @@ from protocol.canonical import from_hex0x, hex0x, is_hash32, keccak256
 from protocol.chain.abi import ErrorTable
 from protocol.chain.block import Block, Log, Receipt, bytes_of, number_of
 from protocol.chain.ranges import BlockRanges
-from protocol.chain.rpc import JsonRpc, block_tag, quantity
+from protocol.chain.rpc import METHOD_NOT_FOUND, JsonRpc, block_tag, quantity
 from protocol.errors import ChainError, NodeRefused, TransactionReverted, WrongChain
 
 LOG_PAGE_BLOCKS = 1000
 HEADER_PAGE_BLOCKS = 200
+SEND_MINED = "eth_sendRawTransactionSync"
+MINED_SECONDS = 4.0
+"""How long a node may take for that; whoever sends polls for the receipt afterwards."""
+NOT_MINED_YET = 4
+"""The JSON-RPC code of EIP-7966 for a node whose own deadline has passed: it has the transaction."""
 
 
 class ChainClient:
@@ -30,6 +35,7 @@ class ChainClient:
         self.rpc = rpc
         self.chain_id = chain_id
         self._errors = errors or ErrorTable.of(())
+        self._knows_mined = True
         self._log_ranges = BlockRanges("logs", LOG_PAGE_BLOCKS)
         self._header_ranges = BlockRanges("headers", HEADER_PAGE_BLOCKS)
 
@@ -123,6 +129,25 @@ class ChainClient:
         if not isinstance(transaction_hash, str) or not is_hash32(transaction_hash.lower()):
             raise ChainError("the node's answer isn't a transaction hash", f"{transaction_hash!r:.100}")
         return transaction_hash.lower()
+
+    def send_raw_mined(self, raw: str) -> None:
+        """As `send_raw`, and return as soon as it's mined, or after `MINED_SECONDS` (EIP-7966).
+
+        A node without the method is asked for it once; it then returns at once. Raises NodeRefused.
+        """
+        if not self._knows_mined:
+            self.send_raw(raw)
+            return
+        try:
+            self.rpc.call_within(MINED_SECONDS, SEND_MINED, raw)
+        except TimeoutError:
+            return
+        except NodeRefused as error:
+            if error.code == METHOD_NOT_FOUND:
+                self._knows_mined = False
+                self.send_raw(raw)
+            elif error.code != NOT_MINED_YET:
+                raise
 
     def explain(self, error: NodeRefused) -> ChainError:
         """A revert with its decoded custom error; any other refusal as it is."""

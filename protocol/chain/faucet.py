@@ -17,14 +17,13 @@ from pydantic import BaseModel, ConfigDict
 from protocol.chain.client import ChainClient
 from protocol.chain.contracts import Contracts
 from protocol.chain.lane import Lane
-from protocol.chain.rpc import quantity
+from protocol.chain.rpc import METHOD_NOT_FOUND, quantity
 from protocol.clock import Clock
 from protocol.errors import ChainError, NodeRefused, UsageError
 from protocol.keystore import LOCAL_CHAIN_IDS
 from protocol.signing import Signer
 
 SET_BALANCE = ("anvil_setBalance", "hardhat_setBalance")
-METHOD_NOT_FOUND = -32601
 OWN_GAS_WEI = 10**18
 DEADLINE_SECONDS = 60.0
 POLL_SECONDS = 0.05

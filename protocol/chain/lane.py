@@ -50,6 +50,7 @@ class Lane:
         self._lock = threading.Lock()
         self._awaited: set[int] = set()
         """Nonces that a thread of this process waits for."""
+        self._num_senders = 0
 
     def send(self, to: str | None, data: bytes, *, value_wei: int = 0, gas_limit: int | None = None) -> Receipt:
         """Send one call and wait until it's mined.
@@ -58,18 +59,27 @@ class Lane:
         ChainError where it isn't mined in time.
         """
         call = Transaction(self._client.chain_id, 0, 0, 0, gas_limit or 0, to and to.lower(), value_wei, data)
-        pending = self._taken_up(call) or self._started(call)
+        with self._lock:
+            self._num_senders += 1
         try:
-            return Watch(self._sending, pending).wait()
+            return self._sent(call)
         finally:
             with self._lock:
-                self._awaited.discard(pending.nonce)
+                self._num_senders -= 1
 
     def resume(self) -> bool:
         """Hand over again what an earlier process left on its way; for the start of a process. Raises ChainError."""
         with self._lock:
             self._look_after_leftovers(None)
         return True
+
+    def _sent(self, call: Transaction) -> Receipt:
+        pending = self._taken_up(call) or self._started(call)
+        try:
+            return Watch(self._sending, pending).wait()
+        finally:
+            with self._lock:
+                self._awaited.discard(pending.nonce)
 
     def _taken_up(self, call: Transaction) -> Pending | None:
         """The same call, where an earlier attempt left it on its way."""
@@ -131,9 +141,13 @@ class Lane:
         return Pending((signed,), now)
 
     def _handed_in(self, pending: Pending) -> bool:
-        """Whether the node has it; False where the nonce is somebody else's. Raises ChainError."""
+        """Whether the node has it; False where the nonce is somebody else's. Raises ChainError.
+
+        A thread that is alone lets the node tell it when the transaction is mined; others would wait for the lock.
+        """
+        send = self._client.send_raw_mined if self._num_senders == 1 else self._client.send_raw
         try:
-            self._client.send_raw(pending.newest.raw)
+            send(pending.newest.raw)
         except NodeRefused as error:
             if is_known(error):
                 return True

@@ -22,6 +22,8 @@ from protocol.errors import ChainError, NodeRefused
 NUM_ATTEMPTS = 4
 RETRY_SECONDS = 0.25
 
+METHOD_NOT_FOUND = -32601
+
 Call = tuple[str, Sequence[Any]]
 
 
@@ -41,6 +43,7 @@ class JsonRpc:
     ) -> None:
         self.url = url
         self._clock = clock or SystemClock()
+        self._timeout_seconds = timeout_seconds
         self._http = httpx.Client(timeout=timeout_seconds, transport=transport)
         self._ids = itertools.count(1)
         self._closed = threading.Event()
@@ -51,10 +54,16 @@ class JsonRpc:
 
     def call(self, method: str, *params: Any) -> Any:
         """The result of one call. Raises NodeRefused, or ChainError where nobody answers."""
-        answer = self._post(self._request(method, params))
-        if not isinstance(answer, dict):
-            raise ChainError("the node's answer isn't JSON-RPC", f"{method}: {type(answer).__name__}", self._hint())
-        return self._result(method, answer)
+        return self._single(method, self._post(self._request(method, params)))
+
+    def call_within(self, seconds: float, method: str, *params: Any) -> Any:
+        """As `call`, for a method that answers late on purpose. Raises TimeoutError where it takes longer."""
+        try:
+            return self._single(method, self._post(self._request(method, params), seconds))
+        except ChainError as error:
+            if isinstance(error.__cause__, httpx.TimeoutException):
+                raise TimeoutError(f"{method} takes longer than {seconds:g} s") from error
+            raise
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
         """The results in the order of `calls`, from one HTTP request; the first error is raised."""
@@ -72,6 +81,11 @@ class JsonRpc:
     def _request(self, method: str, params: Sequence[Any]) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
 
+    def _single(self, method: str, answer: Any) -> Any:
+        if not isinstance(answer, dict):
+            raise ChainError("the node's answer isn't JSON-RPC", f"{method}: {type(answer).__name__}", self._hint())
+        return self._result(method, answer)
+
     def _result(self, method: str, answer: dict[str, Any]) -> Any:
         if isinstance(error := answer.get("error"), dict):
             code = error.get("code")
@@ -83,11 +97,12 @@ class JsonRpc:
             raise ChainError("the node's answer lacks a result", f"{method}: {answer!r:.200}", self._hint())
         return answer["result"]
 
-    def _post(self, body: Any) -> Any:
+    def _post(self, body: Any, timeout_seconds: float | None = None) -> Any:
         """Send, and try again while the connection breaks; a deadline that passes isn't tried again."""
+        timeout = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         for attempt in itertools.count(1):
             try:
-                return from_json(self._http.post(self.url, json=body).raise_for_status().content)
+                return from_json(self._http.post(self.url, json=body, timeout=timeout).raise_for_status().content)
             except httpx.TimeoutException as error:
                 raise ChainError("the node doesn't answer in time", f"{self.url}: {error}", self._hint()) from error
             except httpx.TransportError as error:

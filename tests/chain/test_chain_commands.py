@@ -100,7 +100,7 @@ def test_a_deployment_that_was_killed_goes_on(
         return send_raw(self, raw)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ChainClient, "send_raw", die_at)
+        patched.setattr(ChainClient, "send_raw_mined", die_at)
         with pytest.raises(Killed):
             run(["chain", "deploy", "--chain", node.url, "--out", str(out)])
     plan = deploying.plan_file(out).read_bytes()

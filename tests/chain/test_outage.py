@@ -60,13 +60,11 @@ def test_a_transaction_is_waited_for_through_an_outage(
     lane = Lane(flaky_client, signer, clock, OUTAGE)
     send_raw = flaky_client.send_raw
 
-    def send_and_lose_the_node(raw: str) -> str:
-        flaky_client.send_raw = send_raw  # type: ignore[method-assign]
-        transaction_hash = send_raw(raw)
+    def send_and_lose_the_node(raw: str) -> None:
+        send_raw(raw)
         flaky.fail(how, num_requests)
-        return transaction_hash
 
-    flaky_client.send_raw = send_and_lose_the_node  # type: ignore[method-assign]
+    flaky_client.send_raw_mined = send_and_lose_the_node  # type: ignore[method-assign]
     with capture_logs() as logs:
         receipt = lane.send(probe, probe_abi().encode_call("store", 1, 4242, ""), gas_limit=100_000)
     assert receipt.succeeded

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from protocol.api import PoolInfo
+from protocol.chain.deployment import Deployment, stay_with, write_deployment
 from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
 from protocol.errors import CoordinatorUnreachable
@@ -23,6 +24,7 @@ from protocol.keystore import CHEAP_SCRYPT_N, create_keystore
 from protocol.signing import Signer
 from testnet.chain.genesis import dev_secrets
 from testnet.chain.process import python_environment
+from tests.flaky_node import FlakyNode
 
 DEADLINE_SECONDS = 60
 PASSWORD = "of no value"
@@ -36,6 +38,7 @@ class Server:
         self.clients: list[CoordinatorClient] = []
         self.url = f"http://127.0.0.1:{port}"
         self.log = folder / "coordinator.log"
+        folder.mkdir(exist_ok=True)
         keystore, password = folder / "key.json", folder / "password"
         create_keystore(keystore, PASSWORD, secret=key, scrypt_n=CHEAP_SCRYPT_N)
         password.write_text(PASSWORD)
@@ -134,3 +137,70 @@ def test_another_key_than_the_pools_is_refused_at_the_start(world: Any, tmp_path
     assert result.returncode == 6
     assert "isn't the pool's coordinator" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def made_server(world: Any, folder: Path, **changes: object) -> Server:
+    """A server that isn't started, with settings of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    made = Server(world, folder, port, dev_secrets(2)[1])
+    with made.config.open("a") as file:
+        file.writelines(f"{name} = {json.dumps(value)}\n" for name, value in changes.items())
+    return made
+
+
+def ended(server: Server) -> int:
+    """Run it to its end, which comes by itself."""
+    with server.log.open("ab") as output:
+        process = subprocess.run(
+            [sys.executable, "-m", "coordinator", "serve", "--config", str(server.config)],
+            stdout=output,
+            stderr=output,
+            env=python_environment(),
+            timeout=DEADLINE_SECONDS,
+        )
+    return process.returncode
+
+
+def test_a_node_that_is_away_at_the_start_is_waited_for(world: Any, tmp_path: Path) -> None:
+    world.coordinator.engine.dispose()
+    with FlakyNode(world.chain.process.url) as flaky:
+        server = made_server(world, tmp_path)
+        server.config.write_text(server.config.read_text().replace(world.chain.process.url, flaky.url))
+        flaky.fail("http", 30)
+        try:
+            server.start()
+        finally:
+            server.end()
+    assert flaky.num_failed == 30
+    waits = [json.loads(line) for line in server.log.read_text().splitlines() if '"waiting"' in line]
+    assert waits[0]["awaited"] == "the chain's node"
+    assert "500" in waits[0]["why"]
+
+
+def test_a_second_coordinator_with_an_empty_folder_ends_before_it_sends(world: Any, tmp_path: Path) -> None:
+    world.close_epoch()
+    client, signer = world.contracts.client, world.coordinator.signer
+    nonce = client.transaction_count(signer.address)
+    (tmp_path / "second").mkdir()
+    server = made_server(world, tmp_path / "second")
+    server.config.write_text(server.config.read_text().replace(f'"{tmp_path}"', f'"{tmp_path / "second"}"'))
+    assert ended(server) == 1
+    assert "the chain anchors another log in epoch 0" in server.log.read_text()
+    assert "another coordinator uses this key" in server.log.read_text()
+    assert client.transaction_count(signer.address) == nonce
+
+
+def test_a_folder_of_another_deployment_is_refused(world: Any, tmp_path: Path) -> None:
+    world.coordinator.engine.dispose()
+    stay_with(tmp_path, world.contracts)
+    file = tmp_path / "deployment.json"
+    file.write_text(file.read_text().replace(world.contracts.salt, "0x" + "77" * 32))
+    server = made_server(world, tmp_path)
+    assert ended(server) == 5
+    assert "the chain has another deployment" in server.log.read_text()
+    write_deployment(tmp_path / "named.json", Deployment.of(world.contracts, 1).model_copy(update={"chain_id": 1}))
+    file.unlink()
+    server = made_server(world, tmp_path / "other", deployment=str(tmp_path / "named.json"))
+    assert ended(server) == 5
+    assert "the node serves another chain" in server.log.read_text()

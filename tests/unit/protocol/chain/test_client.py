@@ -22,6 +22,9 @@ class FakeRpc:
         self.answers = answers
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
 
+    def call_within(self, seconds: float, method: str, *params: Any) -> Any:
+        return self.call(method, *params)
+
     def call(self, method: str, *params: Any) -> Any:
         self.calls.append((method, params))
         answer = self.answers[method]
@@ -142,3 +145,40 @@ def test_a_receipt_that_lacks_something_is_the_nodes_fault(change: dict[str, Any
     assert found is not None and found.succeeded
     with pytest.raises(ChainError):
         client(eth_getTransactionReceipt=receipt | change).receipt(HASH)
+
+
+SYNC, PLAIN = "eth_sendRawTransactionSync", "eth_sendRawTransaction"
+
+
+def methods(chain: ChainClient) -> list[str]:
+    return [method for method, _ in chain.rpc.calls]  # type: ignore[attr-defined]
+
+
+def test_a_node_that_tells_when_it_is_mined_is_asked_to() -> None:
+    chain = client(**{SYNC: {"status": "0x1"}})
+    for _ in range(2):
+        chain.send_raw_mined("0x02")
+    assert methods(chain) == [SYNC, SYNC]
+
+
+def test_a_node_that_doesnt_is_asked_once() -> None:
+    chain = client(**{SYNC: NodeRefused(SYNC, -32601, "no such method"), PLAIN: HASH})
+    for _ in range(2):
+        chain.send_raw_mined("0x02")
+    assert methods(chain) == [SYNC, PLAIN, PLAIN]
+
+
+@pytest.mark.parametrize("answer", [TimeoutError("late"), NodeRefused(SYNC, 4, "not mined within 2 s")])
+def test_what_isnt_mined_in_time_is_on_its_way_all_the_same(answer: Exception) -> None:
+    chain = client(**{SYNC: answer})
+    chain.send_raw_mined("0x02")
+    assert methods(chain) == [SYNC]
+
+
+def test_what_a_node_refuses_is_refused_either_way() -> None:
+    for answers in (
+        {SYNC: refusal(None, "nonce too low")},
+        {SYNC: NodeRefused(SYNC, -32601, ""), PLAIN: refusal(None)},
+    ):
+        with pytest.raises(NodeRefused, match="refused"):
+            client(**answers).send_raw_mined("0x02")

@@ -80,6 +80,9 @@ class FakeChain:
             raise refusal
         return hash_of(raw)
 
+    def send_raw_mined(self, raw: str) -> None:
+        self.send_raw(raw)
+
     def receipt(self, transaction_hash: str) -> Receipt | None:
         self.answer()
         hashes = [hash_of(raw) for raw in self.sent]
