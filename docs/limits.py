@@ -28,9 +28,13 @@ def _honest(document: dict[str, Any]) -> str:
     flips, nats = limits["sampling_flips"], limits["near_tie_nats"]
     num_flips = sum(pairing["num_flips"] for pairing in honest["pairings"])
     num_judges = len({pairing["judge"] for pairing in honest["pairings"]})
+    sides = document["derivations"].get("flip_sides")  # earlier files don't have it
+    leaning = (
+        f" ({sides['num_up']:,} to the likelier token, {sides['num_down']:,} to the less likely one)" if sides else ""
+    )
     return (
         f"{honest['num_rollouts']:,} honest rollouts, judged {honest['num_judged']:,} times by "
-        f"{num_judges} judges, {honest['num_tokens']:,} tokens; {num_flips} flips, so "
+        f"{num_judges} judges, {honest['num_tokens']:,} tokens; {num_flips:,} flips{leaning}, so "
         f"`sampling_flips.rate` {_number(flips['rate'])}; near-ties within {_number(nats)} nats, of which "
         f"{_number(limits['near_tie_flip_rate'])} may flip."
     )

@@ -5,7 +5,8 @@ In: samples. Out: `Tail`, which gives the value that one sample in 1/p exceeds.
 Every statistic here is a mean or a largest of bounded terms, so its far tail is exponential at most (Chernoff). The
 exceedances over the 90 % quantile are taken as exponential, or those over a higher one, if the lower still shows the
 statistic's middle: their shape as a generalised Pareto, by probability-weighted moments (Hosking and Wallis, 1987),
-must lie within two standard errors of 0, or below, which is lighter, and Kolmogorov's distance within its 5 % point.
+must lie within two standard errors of 0 and Kolmogorov's distance within its 5 % point, or the shape beyond two below
+it, which is lighter.
 Where no quantile gives that, the scale of the highest is doubled ("widened"). Few samples get a normal bound
 ("normal"), or where each is the largest of many, the exponential of their upper half ("few"); many samples of which few
 deviate an exponential too ("few"): all these with a scale that is two standard errors wider.
@@ -77,8 +78,9 @@ class Tail:
 
     @property
     def fits(self) -> bool:
-        """Whether the exceedances look exponential, or lighter."""
-        return self.shape <= 2 * self.shape_error and self.distance <= self.critical
+        """Whether the exceedances look exponential, or clearly lighter, and an exponential goes beyond them."""
+        is_lighter = self.shape < -2 * self.shape_error
+        return is_lighter or (self.shape <= 2 * self.shape_error and self.distance <= self.critical)
 
     def as_document(self) -> dict[str, Any]:
         return {key: _short(value) for key, value in asdict(self).items()}

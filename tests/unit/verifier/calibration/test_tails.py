@@ -40,6 +40,15 @@ def test_a_heavy_tail_is_told_from_an_exponential_one(randomness: np.random.Gene
     assert tail.shape > 2 * tail.shape_error
 
 
+def test_a_tail_that_ends_is_lighter_whatever_its_form_and_not_widened(randomness: np.random.Generator) -> None:
+    """Uniform in steps: no exponential, but one of the same mean is farther out than it ever gets."""
+    samples = np.round(randomness.random(20_000), 2)
+    tail = fit_tail(samples)
+    assert tail.distance > tail.critical
+    assert tail.method == "exponential"
+    assert tail.beyond(1e-6) > 1
+
+
 def test_a_tail_behind_a_hump_is_looked_for_farther_out(randomness: np.random.Generator) -> None:
     """Nine of ten are small, the rest exponential: the lowest threshold lies between, a higher one fits."""
     samples = np.concatenate([randomness.exponential(0.01, 17_000), randomness.exponential(1.0, 3_000)])
