@@ -7,7 +7,6 @@ it: two that append to one journal would measure everything twice.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO
 
 from protocol.errors import UsageError
 from verifier.calibration.observe import Observation
+from verifier.calibration.output import hold
 
 HONEST = "honest"
 
@@ -52,7 +52,7 @@ class Journal:
         Raises UsageError where it is of another run, or another process is at it.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = _held(path)
+        file = hold(path)
         try:
             return cls(path, file, _begun(path, file, header, resume=resume))
         except BaseException:
@@ -90,22 +90,6 @@ class Journal:
 def num_kept(path: Path) -> int:
     """Measurements that lie in a journal; 0 where there is none."""
     return max(0, path.read_bytes().count(b"\n") - 1) if path.exists() else 0
-
-
-def _held(path: Path) -> BinaryIO:
-    """The file, locked; made where there was none. Raises UsageError where another process holds it."""
-    file = path.open("a+b")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.close()
-        raise UsageError(
-            "another process is at this calibration", f"it holds {path}", "let it finish, or stop it first"
-        ) from error
-    if not path.exists() or not os.path.samestat(path.stat(), os.fstat(file.fileno())):
-        file.close()  # whoever held it has just finished, and removed it
-        raise UsageError("another process has just finished this calibration", f"{path} is gone", "look at its file")
-    return file
 
 
 def _begun(path: Path, file: BinaryIO, header: dict[str, Any], *, resume: bool) -> list[Entry]:

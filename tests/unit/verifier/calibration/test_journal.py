@@ -9,6 +9,7 @@ import pytest
 
 from protocol.errors import UsageError
 from verifier.calibration.journal import HONEST, Entry, Journal, num_kept
+from verifier.calibration.output import check_output
 
 HEADER = {"plan": {"num_submissions": 3}, "seed": 0}
 
@@ -62,7 +63,10 @@ def test_two_processes_never_go_on_with_one_journal(tmp_path: Path, make_observa
         for resume in (True, False):
             with pytest.raises(UsageError, match="another process"):
                 Journal.open(path, HEADER, resume=resume)
+            with pytest.raises(UsageError, match="another process"):  # before anything is loaded
+                check_output(tmp_path / "out", overwrite=False, resume=resume)
         journal.append(entry_of(0, make_observation))
+    check_output(tmp_path / "out", overwrite=False, resume=True)
     with Journal.open(path, HEADER, resume=True) as again:
         assert [entry.number for entry in again.entries] == [0]
 
@@ -71,6 +75,6 @@ def test_a_journal_that_is_removed_while_it_is_opened_isnt_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "out.unfinished"
-    monkeypatch.setattr("verifier.calibration.journal.fcntl.flock", lambda file, how: path.unlink())
+    monkeypatch.setattr("verifier.calibration.output.fcntl.flock", lambda file, how: path.unlink())
     with pytest.raises(UsageError, match="just finished"):
         Journal.open(path, HEADER, resume=True)
