@@ -14,6 +14,8 @@ from coordinator.config import CoordinatorConfig
 from coordinator.context import Coordinator
 from coordinator.pool import missing_bond_wei, pool_record
 from protocol.chain.contracts import Contracts, Read
+from protocol.chain.deployment import connect
+from protocol.chain.journal import FILE_NAME, Journal
 from protocol.chain.lane import Lane
 from protocol.clock import SystemClock
 from protocol.config import load_config
@@ -50,13 +52,13 @@ def run_bond(file: Path | None) -> BondStatus:
     """`proofpool coordinator bond`: only while no coordinator runs, whose transactions come from the same key."""
     config = load_config(CoordinatorConfig, "coordinator", file)
     with FolderLock(config.data_dir, "coordinator"):
-        contracts = Contracts.connect(config.chain_url, config.ledger, SystemClock())
-        with closing(contracts.client.rpc):
+        contracts = connect(config.chain_url, SystemClock(), deployment=config.deployment, ledger=config.ledger)
+        with closing(contracts.client.rpc), closing(Journal(config.data_dir / FILE_NAME)) as journal:
             signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
-            return complete_bond(contracts, config.pool_id, signer)
+            return complete_bond(contracts, config.pool_id, signer, journal)
 
 
-def complete_bond(contracts: Contracts, pool_id: int, signer: Signer) -> BondStatus:
+def complete_bond(contracts: Contracts, pool_id: int, signer: Signer, journal: Journal | None = None) -> BondStatus:
     """Bond what is missing, from the key's own credits.
 
     Raises NotEligible where the key isn't the pool's coordinator, or hasn't got the credits.
@@ -83,7 +85,7 @@ def complete_bond(contracts: Contracts, pool_id: int, signer: Signer) -> BondSta
             f"send credits to {signer.address}",
         )
     if missing_wei:
-        lane = Lane(contracts.client, signer, SystemClock())
+        lane = Lane(contracts.client, signer, SystemClock(), journal=journal)
         contracts.send(lane, "credits", "approve", contracts.addresses.pools, missing_wei)
         contracts.send(lane, "pools", "bondCoordinator", pool_id, missing_wei)
     return BondStatus(

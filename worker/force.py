@@ -11,6 +11,8 @@ from contextlib import closing
 from pydantic import BaseModel, ConfigDict
 
 from protocol.chain.contracts import Contracts
+from protocol.chain.deployment import connect
+from protocol.chain.journal import FILE_NAME, Journal
 from protocol.chain.lane import Lane
 from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
@@ -36,10 +38,13 @@ class ForcedIntake(BaseModel):
 def force_intake(config: WorkerConfig, submission_id: str) -> ForcedIntake:
     """Raises UsageError for what this node never made or has a receipt for, NotEligible, ChainError."""
     check_unpromised(Outbox(config.data_dir / "outbox", config.give_up_seconds), submission_id)
-    contracts = Contracts.connect(config.chain_url, config.ledger or _ledger(config), SystemClock())
-    with closing(contracts.client.rpc):
+    clock = SystemClock()
+    ledger = config.ledger or (_ledger(config) if config.deployment is None else None)
+    contracts = connect(config.chain_url, clock, deployment=config.deployment, ledger=ledger)
+    with closing(contracts.client.rpc), closing(Journal(config.data_dir / FILE_NAME)) as journal:
         signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
-        return announce(contracts, Lane(contracts.client, signer, SystemClock()), config.pool_id, submission_id)
+        lane = Lane(contracts.client, signer, clock, journal=journal)
+        return announce(contracts, lane, config.pool_id, submission_id)
 
 
 def check_unpromised(outbox: Outbox, submission_id: str) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from protocol.api import PoolInfo, Standing
-from protocol.chain.contracts import Contracts
+from protocol.chain.deployment import connect
 from protocol.chain.pool import ChainPool
 from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
@@ -174,7 +174,8 @@ def _work(
 
 
 def _chain(config: WorkerConfig, ledger: str) -> ChainPool:
-    return ChainPool(Contracts.connect(config.chain_url, ledger, SystemClock()), config.pool_id)
+    contracts = connect(config.chain_url, SystemClock(), deployment=config.deployment, ledger=ledger)
+    return ChainPool(contracts, config.pool_id)
 
 
 def _verdict(facts: _Facts, here: Contents) -> tuple[Literal["EARNING", "IDLE", "BLOCKED"], str, str]:

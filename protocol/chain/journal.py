@@ -16,6 +16,7 @@ from pathlib import Path
 from protocol.canonical import from_hex0x
 from protocol.chain.transaction import SignedTransaction, Transaction
 from protocol.errors import ConfigError
+from protocol.telemetry import get_logger
 
 FILE_NAME = "transactions.sqlite3"
 _SCHEMA = """CREATE TABLE IF NOT EXISTS attempt (
@@ -78,6 +79,20 @@ class Journal:
             raise ConfigError(
                 "another process sends with this account", f"it holds {file}", "wait for it, or stop it"
             ) from error
+
+    @classmethod
+    def beside(cls, keystore: Path | None) -> Journal:
+        """For a command that has no data folder: beside the key that it sends with; in memory for a key without a file.
+
+        Where that folder can't be written to it is kept in memory as well, and said to be.
+        """
+        if keystore is None:
+            return cls()
+        try:
+            return cls(keystore.with_name(f"{keystore.name}.{FILE_NAME}"))
+        except (OSError, sqlite3.OperationalError) as error:
+            get_logger().warning("journal.in_memory", detail=f"{keystore.parent}: {error}; don't kill this command")
+            return cls()
 
     def close(self) -> None:
         self._db.close()

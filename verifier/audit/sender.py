@@ -35,6 +35,7 @@ class Sender:
 def sending(chain: str, ledger: str, keystore: Path | None, password_file: Path | None) -> Iterator[Sender]:
     """Raises WrongChain for other contracts than expected, KeyFailure for a key that doesn't open."""
     from protocol.chain.contracts import Contracts
+    from protocol.chain.journal import Journal
     from protocol.chain.lane import Lane
     from protocol.clock import SystemClock
     from protocol.keystore import load_signer
@@ -42,7 +43,8 @@ def sending(chain: str, ledger: str, keystore: Path | None, password_file: Path 
     contracts = Contracts.connect(chain, ledger, SystemClock())
     with closing(contracts.client.rpc):
         signer = load_signer(contracts.client.chain_id, keystore, password_file)
-        yield Sender(contracts, Lane(contracts.client, signer, SystemClock()))
+        with closing(Journal.beside(keystore)) as journal:
+            yield Sender(contracts, Lane(contracts.client, signer, SystemClock(), journal=journal))
 
 
 def tell(as_json: bool, facts: dict[str, object]) -> None:

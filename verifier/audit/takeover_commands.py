@@ -104,7 +104,7 @@ def claim(
 @contextmanager
 def _verifier(file: Path | None) -> Iterator[tuple[History, ChainPool, Signer]]:
     """The verifier's own log, chain and key, while no verifier runs."""
-    from protocol.chain.contracts import Contracts
+    from protocol.chain.deployment import connect
     from protocol.chain.pool import ChainPool
     from protocol.clock import SystemClock
     from protocol.config import load_config
@@ -116,10 +116,12 @@ def _verifier(file: Path | None) -> Iterator[tuple[History, ChainPool, Signer]]:
     from verifier.store import open_store
 
     config = load_config(VerifierConfig, "verifier", file)
-    if config.ledger is None:
-        raise ConfigError("the pool's Ledger isn't named", "no coordinator names it any more", "set `ledger`")
+    if config.ledger is None and config.deployment is None:
+        raise ConfigError(
+            "the pool's Ledger isn't named", "no coordinator names it any more", "set `ledger` or `deployment`"
+        )
     with FolderLock(config.data_dir, "verifier"), closing(open_store(config.data_dir)) as db:
-        contracts = Contracts.connect(config.chain_url, config.ledger, SystemClock())
+        contracts = connect(config.chain_url, SystemClock(), deployment=config.deployment, ledger=config.ledger)
         with closing(contracts.client.rpc):
             signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
             yield History(db), ChainPool(contracts, config.pool_id), signer

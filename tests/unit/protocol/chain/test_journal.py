@@ -68,6 +68,28 @@ def test_a_second_process_with_the_same_journal_is_told(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
+def test_a_command_keeps_its_journal_beside_the_key(tmp_path: Path) -> None:
+    journal = Journal.beside(tmp_path / "key.json")
+    journal.keep(signed(4), 0.0)
+    journal.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["key.json.transactions.sqlite3"]
+    journal = Journal.beside(tmp_path / "key.json")
+    assert len(journal.unsettled(31337, SIGNER.address)) == 1
+    with pytest.raises(ConfigError, match="another process sends"):
+        Journal.beside(tmp_path / "key.json")
+    journal.close()
+
+
+def test_a_folder_that_cant_hold_a_journal_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with capture_logs() as logs:
+        Journal.beside(tmp_path / "file" / "key.json").keep(signed(4), 0.0)
+    assert [entry["event"] for entry in logs] == ["journal.in_memory"]
+    with capture_logs() as logs:
+        Journal.beside(None).keep(signed(4), 0.0)
+    assert logs == []
+
+
 def die(*_: object) -> None:
     raise Killed
 
