@@ -52,7 +52,7 @@ library EpochQuorum {
         for (uint32 index; index <= Seats.MAX_DRAW_INDEX && count < draw.limit; index++) {
             uint32 seat = registry.drawSeat(draw.poolId, draw.beacon, draw.id, draw.round, index, draw.epoch);
             if (!registry.seatIsActive(draw.poolId, seat, draw.epoch)) continue;
-            (address validator,,,,) = registry.seatOf(draw.poolId, seat);
+            (address validator,,,,,,) = registry.seatOf(draw.poolId, seat);
             if (!_contains(seen, count, validator)) seen[count++] = validator;
         }
     }

@@ -433,7 +433,7 @@ contract Ledger is Inclusions {
         bytes32 beacon = epochBeacon(poolId, epoch - 1);
         if (beacon == 0) revert BeaconMissing(epoch - 1);
         (, uint8 drawLimit) = pools.acceptQuorumOf(poolId);
-        Draw memory draw = Draw(poolId, epoch, beacon, epochId(poolId, epoch), 0, drawLimit, address(0));
+        Draw memory draw = Draw(poolId, epoch, beacon, epochId(poolId, epoch), 0, drawLimit, new address[](0));
         EpochQuorum.check(registry, domainSeparator(), draw, attestation, drawIndexes, signatures);
     }
 
@@ -496,7 +496,7 @@ contract Ledger is Inclusions {
         if (beacon == 0) revert BeaconMissing(epoch);
         (uint8 quorum, uint8 drawLimit) = pools.acceptQuorumOf(poolId);
         if (numSignatures < quorum) revert QuorumMissing(numSignatures, quorum);
-        return Draw(poolId, epoch, beacon, earningsId(poolId, epoch), 0, drawLimit, address(0));
+        return Draw(poolId, epoch, beacon, earningsId(poolId, epoch), 0, drawLimit, new address[](0));
     }
 
     function _epochOf(uint64 poolId, uint64 epoch) private view returns (Epoch storage) {

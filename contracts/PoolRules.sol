@@ -11,6 +11,7 @@ library PoolRules {
     uint256 private constant MAX_DRAWN = 16;
     /// A case stores this many accusing seats.
     uint256 private constant MAX_SLASH_QUORUM = 3;
+    uint256 private constant MAX_JURY_SIZE = 7;
     /// Reason codes below this never cost stake (protocol/reasons.py).
     uint256 private constant FIRST_SLASHABLE_CODE = 64;
     /// Share of the unbonding time that is kept as slack.
@@ -53,6 +54,7 @@ library PoolRules {
         if (config.trainer == address(0)) revert MissingValue("trainer");
         if (config.minAllotment == 0) revert MissingValue("minAllotment");
         if (config.seatBond == 0) revert MissingValue("seatBond");
+        if (config.seatBond > type(uint96).max) revert OutOfRange("seatBond", config.seatBond);
         if (config.maxUnits == 0) revert MissingValue("maxUnits");
         if (config.coordinatorTimeout == 0) revert MissingValue("coordinatorTimeout");
         if (config.coordinatorBond == 0 && !TestChain.isHere()) revert MissingValue("coordinatorBond");
@@ -69,7 +71,7 @@ library PoolRules {
                 || config.drawLimit > MAX_DRAWN
         ) revert OutOfRange("drawLimit", config.drawLimit);
         // An even jury can be split.
-        if (config.jurySize % 2 == 0) revert OutOfRange("jurySize", config.jurySize);
+        if (config.jurySize % 2 == 0 || config.jurySize > MAX_JURY_SIZE) revert OutOfRange("jurySize", config.jurySize);
     }
 
     function _checkShares(PoolConfig calldata config) private pure {
@@ -95,6 +97,8 @@ library PoolRules {
         uint256 settling = settlingPeriod(config);
         uint256 needed = settling + config.epochMax + unbonding / SLACK_DIVISOR;
         if (needed > unbonding) revert UnbondingTooShort(needed, unbonding);
-        if (config.retention < settling) revert RetentionTooShort(settling, config.retention);
+        // A jury may be seated at the last moment, and votes for a jury period from then on.
+        uint256 lastVote = settling + config.juryPeriod;
+        if (config.retention < lastVote) revert RetentionTooShort(lastVote, config.retention);
     }
 }

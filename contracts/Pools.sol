@@ -9,7 +9,7 @@ import {Bonds} from "./Bonds.sol";
 import {Ledger} from "./Ledger.sol";
 import {PoolRules} from "./PoolRules.sol";
 import {Registry} from "./Registry.sol";
-import {CaseTerms, PoolConfig, Role} from "./Types.sol";
+import {CaseTerms, JuryTerms, PoolConfig, Role} from "./Types.sol";
 
 /// One record a pool: what is trained, by which rules and prices, with whose keys, and its funds.
 ///
@@ -311,9 +311,13 @@ contract Pools is Bonds {
         terms.slashableMask = config.slashableMask;
     }
 
-    function appealTerms(uint64 poolId) external view returns (uint128 bond, uint32 juryPeriod) {
+    function juryTerms(uint64 poolId) external view returns (JuryTerms memory terms) {
         PoolConfig storage config = _pools[poolId].config;
-        return (config.appealBond, config.juryPeriod);
+        (terms.appealBond, terms.challengeBond) = (config.appealBond, config.challengeBond);
+        terms.seatBond = uint96(config.seatBond);
+        terms.juryPeriod = config.juryPeriod;
+        terms.jurySize = config.jurySize;
+        terms.firstSlashBps = config.firstSlashBps;
     }
 
     /// The most that one submission can have earned, at whichever price it may have been leased.

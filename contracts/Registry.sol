@@ -7,24 +7,21 @@ import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Nonces} from "@openzeppelin/contracts/utils/Nonces.sol";
-import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {Credits} from "./Credits.sol";
 import {Ledger} from "./Ledger.sol";
 import {Messages} from "./Messages.sol";
 import {Pools} from "./Pools.sol";
-import {Seat, Seats} from "./Seats.sol";
+import {SeatBook} from "./SeatBook.sol";
 import {SigningDomain} from "./SigningDomain.sol";
-import {Draw, SlashOrder} from "./Types.sol";
+import {CaseTerms, SlashOrder} from "./Types.sol";
 
 /// Who takes part, and with what at stake: providers, their nodes and allotments, validators and their seats.
 ///
 /// Every staked token is in exactly one place: free, allotted to a node in a pool, unbonding from there, or bonding
-/// a seat. A slash reaches one node's allotment in one pool and nothing else.
-contract Registry is SigningDomain, Nonces, ReentrancyGuardTransient {
+/// a seat (SeatBook.sol). A slash reaches one node's allotment in one pool and nothing else.
+contract Registry is SeatBook, SigningDomain, Nonces {
     using SafeCast for uint256;
     using SafeERC20 for IERC20;
-    using Seats for Seat;
-    using Seats for Seat[];
 
     struct Node {
         address provider; // for good: a key never moves to another provider
@@ -41,22 +38,9 @@ contract Registry is SigningDomain, Nonces, ReentrancyGuardTransient {
     }
 
     uint256 private constant BPS = 10_000;
-    /// A pool's seats are counted in 32 bits everywhere.
-    uint256 private constant MAX_SEATS = type(uint32).max;
 
-    Credits public immutable credits;
-    Pools public immutable pools;
-    Ledger public immutable ledger;
-    address public immutable court;
-    /// Seconds from the end of a duty until its stake is free.
-    uint64 public immutable unbonding;
-
-    mapping(address provider => uint128) public freeStake;
-    /// How many bonded seats a validator has in a pool.
-    mapping(uint64 poolId => mapping(address validator => uint256)) public numSeatsOf;
     mapping(address node => Node) private _nodes;
     mapping(address node => mapping(uint64 poolId => Allotment)) private _allotments;
-    mapping(uint64 poolId => Seat[]) private _seats;
 
     event Staked(address indexed provider, uint256 amount, uint256 total);
     event Withdrawn(address indexed provider, uint256 amount, uint256 total);
@@ -69,19 +53,6 @@ contract Registry is SigningDomain, Nonces, ReentrancyGuardTransient {
         address indexed provider, address indexed node, uint64 indexed poolId, uint128 amount, uint64 releaseTime
     );
     event Released(address indexed provider, address indexed node, uint64 indexed poolId, uint128 amount);
-    event SeatBonded(
-        address indexed validator, uint64 indexed poolId, uint32 indexed seat, uint64 activeFromEpoch, uint128 bond
-    );
-    event SeatReleased(
-        address indexed validator,
-        uint64 indexed poolId,
-        uint32 indexed seat,
-        uint64 activeUntilEpoch,
-        uint64 releaseTime
-    );
-    event SeatWithdrawn(
-        address indexed validator, uint64 indexed poolId, uint32 indexed seat, uint64 activeUntilEpoch, uint128 bond
-    );
     event AllotmentHeld(uint64 indexed poolId, address indexed node, bytes32 indexed submissionId, uint128 amount);
     event AllotmentFreed(uint64 indexed poolId, address indexed node, bytes32 indexed submissionId, uint128 amount);
     /// `freed` is what the case had held beyond the slash.
@@ -97,38 +68,18 @@ contract Registry is SigningDomain, Nonces, ReentrancyGuardTransient {
     );
 
     error AmountZero();
-    error NotCourt(address caller);
     error NotNodeOwner(address caller, address node);
     error NodeInactive(address node);
     error NodeTaken(address node, address provider);
     error NotAuthorized(address node);
     error AuthorizationExpired(uint64 deadline);
     error PoolNotOpen(uint64 poolId);
-    error InsufficientStake(uint256 wanted, uint256 available);
     error InsufficientAllotment(uint256 wanted, uint256 available);
-    error NothingToRelease();
-    error NotYet(uint64 readyTime);
-    error NoSuchSeat(uint64 poolId, uint32 seat);
-    error NotSeatOwner(address caller);
-    error SeatAlreadyReleased();
-    error SeatNotReleased();
-    error EpochUnsettled(uint64 epoch);
-    error SeatsExhausted();
 
     constructor(Credits credits_, Pools pools_, Ledger ledger_, address court_, uint64 unbonding_, bytes32 salt)
+        SeatBook(credits_, pools_, ledger_, court_, unbonding_)
         SigningDomain(salt)
-    {
-        credits = credits_;
-        pools = pools_;
-        ledger = ledger_;
-        court = court_;
-        unbonding = unbonding_;
-    }
-
-    modifier onlyCourt() {
-        if (msg.sender != court) revert NotCourt(msg.sender);
-        _;
-    }
+    {}
 
     // --- stake ---
 
@@ -210,51 +161,6 @@ contract Registry is SigningDomain, Nonces, ReentrancyGuardTransient {
         _release(node, poolId, entry);
     }
 
-    // --- seats ---
-
-    /// Bonds one more seat in a pool; its index is never used again. Active two epochs after the open one, so that no
-    /// beacon that could draw it is known; at once where the pool has committed no epoch yet.
-    function bondSeat(uint64 poolId) external returns (uint32 seat) {
-        uint128 bond = pools.seatBondFor(poolId, msg.sender);
-        _takeFree(msg.sender, bond);
-        uint64 count = ledger.epochCount(poolId);
-        uint64 activeFrom = count == 0 ? 0 : count + 2;
-        Seat[] storage list = _seats[poolId];
-        if (list.length == MAX_SEATS) revert SeatsExhausted();
-        seat = uint32(list.length);
-        list.push(Seat(msg.sender, uint48(activeFrom), Seats.FOREVER, bond, 0));
-        numSeatsOf[poolId][msg.sender]++;
-        emit SeatBonded(msg.sender, poolId, seat, activeFrom, bond);
-    }
-
-    /// The seat is drawn for two more epochs, and its bond is due after these and the unbonding.
-    function releaseSeat(uint64 poolId, uint32 seat) external {
-        Seat storage entry = _ownSeat(poolId, seat);
-        if (entry.releaseTime != 0) revert SeatAlreadyReleased();
-        uint64 activeUntil = ledger.epochCount(poolId) + 2;
-        uint256 releaseTime = block.timestamp + 2 * uint256(pools.configOf(poolId).epochMax) + unbonding;
-        entry.activeUntil = uint48(activeUntil);
-        entry.releaseTime = releaseTime.toUint40();
-        emit SeatReleased(msg.sender, poolId, seat, activeUntil, uint64(releaseTime));
-    }
-
-    /// Frees the bond once everything that the seat can have judged is settled. A coordinator that stopped can't keep
-    /// it: epochs that were never committed don't count, and the seat isn't drawn for them any more.
-    function withdrawSeat(uint64 poolId, uint32 seat) external {
-        Seat storage entry = _ownSeat(poolId, seat);
-        if (entry.releaseTime == 0) revert SeatNotReleased();
-        if (block.timestamp < entry.releaseTime) revert NotYet(entry.releaseTime);
-        uint64 activeUntil = uint64(Math.min(entry.activeUntil, ledger.epochCount(poolId)));
-        if (activeUntil != 0 && !ledger.isSettled(poolId, activeUntil - 1)) revert EpochUnsettled(activeUntil - 1);
-        uint128 bond = entry.bond;
-        if (bond == 0) revert NothingToRelease();
-        entry.activeUntil = uint48(activeUntil);
-        entry.bond = 0;
-        numSeatsOf[poolId][msg.sender]--;
-        freeStake[msg.sender] += bond;
-        emit SeatWithdrawn(msg.sender, poolId, seat, activeUntil, bond);
-    }
-
     // --- cases, for the Court only ---
 
     /// Freezes what the case may cost: a share of the node's whole allotment in the pool that grows with the cases
@@ -283,16 +189,17 @@ contract Registry is SigningDomain, Nonces, ReentrancyGuardTransient {
         emit AllotmentFreed(poolId, node, submissionId, amount);
     }
 
-    /// Takes at most what the case held: burned, but for a bounded bounty to the accusing validators.
+    /// Takes at most what the case held: burned, but for a bounded bounty to those who found the forgery.
     /// Where earlier cases fell since, the share is that of the offences that stand.
     function slash(SlashOrder calldata order) external onlyCourt nonReentrant returns (uint256 amount) {
         Allotment storage entry = _allotments[order.node][order.poolId];
+        CaseTerms memory terms = pools.caseTerms(order.poolId);
         uint256 standing = Math.min(entry.numUpheld, order.offence);
-        amount = uint256(order.held) * _slashBps(standing, order.firstSlashBps, order.laterSlashBps)
-            / _slashBps(order.offence, order.firstSlashBps, order.laterSlashBps);
+        amount = uint256(order.held) * _slashBps(standing, terms.firstSlashBps, terms.laterSlashBps)
+            / _slashBps(order.offence, terms.firstSlashBps, terms.laterSlashBps);
         _takeAllotment(entry, uint128(amount), order.held);
-        uint256 share = Math.min(amount * order.bountyBps / BPS, order.bountyCap) / order.seats.length;
-        uint256 bounty = share * order.seats.length;
+        uint256 share = Math.min(amount * terms.bountyBps / BPS, terms.bountyCap) / order.finders.length;
+        uint256 bounty = share * order.finders.length;
         emit Slashed(
             order.poolId,
             _nodes[order.node].provider,
@@ -304,8 +211,8 @@ contract Registry is SigningDomain, Nonces, ReentrancyGuardTransient {
             order.held - amount
         );
         credits.burn(amount - bounty);
-        for (uint256 i; i < order.seats.length && share != 0; i++) {
-            IERC20(credits).safeTransfer(_seats[order.poolId][order.seats[i]].validator, share);
+        for (uint256 i; i < order.finders.length && share != 0; i++) {
+            IERC20(credits).safeTransfer(order.finders[i], share);
         }
     }
 
@@ -335,52 +242,6 @@ contract Registry is SigningDomain, Nonces, ReentrancyGuardTransient {
             && _allotments[node][poolId].amount >= pools.configOf(poolId).minAllotment;
     }
 
-    /// `activeUntil` is 2^64 - 1 and `releaseTime` 0 while the seat isn't being released.
-    function seatOf(uint64 poolId, uint32 seat)
-        external
-        view
-        returns (address validator, uint64 activeFrom, uint64 activeUntil, uint128 bond, uint64 releaseTime)
-    {
-        if (seat >= _seats[poolId].length) revert NoSuchSeat(poolId, seat);
-        Seat storage entry = _seats[poolId][seat];
-        activeUntil = entry.activeUntil == Seats.FOREVER ? type(uint64).max : entry.activeUntil;
-        return (entry.validator, entry.activeFrom, activeUntil, entry.bond, entry.releaseTime);
-    }
-
-    /// All seats ever bonded, released ones too.
-    function numSeats(uint64 poolId) external view returns (uint256) {
-        return _seats[poolId].length;
-    }
-
-    /// The seats among which a draw for `epoch` falls: those with activeFrom <= epoch.
-    function numSeatsAt(uint64 poolId, uint64 epoch) external view returns (uint256) {
-        return _seats[poolId].countAt(epoch);
-    }
-
-    function seatIsActive(uint64 poolId, uint32 seat, uint64 epoch) external view returns (bool) {
-        return seat < _seats[poolId].length && _seats[poolId][seat].isActive(epoch);
-    }
-
-    /// Raw draw `i`: keccak256(abi.encode(beacon, id, round, i)) mod numSeatsAt(poolId, epoch).
-    function drawSeat(uint64 poolId, bytes32 beacon, bytes32 id, uint32 round, uint32 i, uint64 epoch)
-        external
-        view
-        returns (uint32)
-    {
-        uint256 count = _seats[poolId].countAt(epoch);
-        if (count == 0) revert Seats.NoSeats(epoch);
-        return Seats.rawDraw(beacon, id, round, i, count);
-    }
-
-    /// The seats and validators at the given raw draws; reverts unless the round really draws each of them.
-    function drawnSeats(Draw calldata draw, uint32[] calldata indexes)
-        external
-        view
-        returns (uint32[] memory, address[] memory)
-    {
-        return _seats[draw.poolId].drawn(draw, indexes);
-    }
-
     // --- inside ---
 
     function _stake(uint256 amount) private {
@@ -390,21 +251,8 @@ contract Registry is SigningDomain, Nonces, ReentrancyGuardTransient {
         IERC20(credits).safeTransferFrom(msg.sender, address(this), amount);
     }
 
-    function _takeFree(address owner, uint128 amount) private returns (uint128 left) {
-        uint128 available = freeStake[owner];
-        if (amount > available) revert InsufficientStake(amount, available);
-        left = available - amount;
-        freeStake[owner] = left;
-    }
-
     function _checkOwner(address node) private view {
         if (_nodes[node].provider != msg.sender) revert NotNodeOwner(msg.sender, node);
-    }
-
-    function _ownSeat(uint64 poolId, uint32 seat) private view returns (Seat storage entry) {
-        if (seat >= _seats[poolId].length) revert NoSuchSeat(poolId, seat);
-        entry = _seats[poolId][seat];
-        if (entry.validator != msg.sender) revert NotSeatOwner(msg.sender);
     }
 
     function _releasable(Allotment storage entry) private view returns (uint128) {

@@ -8,8 +8,10 @@ struct Seat {
     address validator;
     uint48 activeFrom;
     uint48 activeUntil;
-    uint128 bond;
+    uint96 bond;
     uint40 releaseTime; // zero while the seat isn't being released
+    uint16 numOpen; // cases in which it answers; its bond stays as long
+    uint8 numNoShows; // juries that it sat on and didn't vote in
 }
 
 /// The draw of seats by a beacon; same arithmetic: protocol/draw.py.
@@ -50,7 +52,7 @@ library Seats {
     }
 
     /// The seats at the raw draws `indexes` (ascending), each of them checked to be one that the round really draws:
-    /// inactive seats, those of the excluded owner and further ones of a validator already drawn are passed over.
+    /// inactive seats, those of excluded owners and further ones of a validator already drawn are passed over.
     function drawn(Seat[] storage list, Draw memory draw, uint32[] calldata indexes)
         internal
         view
@@ -85,10 +87,16 @@ library Seats {
         returns (address validator)
     {
         validator = seat.validator;
-        if (!isActive(seat, draw.epoch) || validator == draw.excluded) return address(0);
-        for (uint256 i; i < numSeen; i++) {
-            if (seen[i] == validator) return address(0);
+        if (!isActive(seat, draw.epoch)) return address(0);
+        if (_contains(draw.excluded, draw.excluded.length, validator)) return address(0);
+        if (_contains(seen, numSeen, validator)) return address(0);
+    }
+
+    function _contains(address[] memory list, uint256 count, address wanted) private pure returns (bool) {
+        for (uint256 i; i < count; i++) {
+            if (list[i] == wanted) return true;
         }
+        return false;
     }
 
     function _checkIndexes(uint32[] calldata indexes) private pure {

@@ -62,6 +62,16 @@ struct CaseTerms {
     uint256 slashableMask;
 }
 
+/// What a jury needs to know of a pool.
+struct JuryTerms {
+    uint128 appealBond;
+    uint128 challengeBond;
+    uint96 seatBond;
+    uint32 juryPeriod;
+    uint8 jurySize;
+    uint16 firstSlashBps; // a seat's wrong verdict costs this share of its bond
+}
+
 /// One draw of seats to check: round `round` of `id` by the beacon of `epoch`.
 struct Draw {
     uint64 poolId;
@@ -70,7 +80,7 @@ struct Draw {
     bytes32 id;
     uint32 round;
     uint8 limit; // most seats that may be drawn
-    address excluded; // the submission's own provider
+    address[] excluded; // whose seats are passed over: the submission's provider; for a jury all parties
 }
 
 /// What a case that was upheld takes from an allotment.
@@ -80,9 +90,5 @@ struct SlashOrder {
     bytes32 submissionId;
     uint128 held; // what the case had frozen: the slash never exceeds it
     uint8 offence; // how many cases stood against the node in this pool when this one was opened
-    uint16 firstSlashBps;
-    uint16 laterSlashBps;
-    uint16 bountyBps;
-    uint128 bountyCap;
-    uint32[] seats; // whose validators share the bounty
+    address[] finders; // who share the bounty
 }

@@ -12,8 +12,17 @@ from coordinator.context import Coordinator
 from coordinator.db.chain import ChainEvent, Earnings, Epoch, Pool, Seat, Version
 from coordinator.db.work import SubmissionRow
 from protocol.bundle import CaseFact, ChainFacts, EarningsFact, HeadFact, SeatFact, VersionFact
+from protocol.draw import JURY_ROUND
 
-CASE_STATES = {"Accused": "accused", "Appealed": "appealed", "CaseUpheld": "upheld", "CaseLapsed": "lapsed"}
+OPENINGS = ("Accused", "Challenged")
+CASE_STATES = {
+    "Accused": "accused",
+    "Appealed": "appealed",
+    "Challenged": "challenged",
+    "CaseUpheld": "upheld",
+    "CaseOverturned": "overturned",
+    "CaseLapsed": "lapsed",
+}
 
 
 def chain_facts(
@@ -54,15 +63,17 @@ def chain_facts(
 
 
 def _case(session: Session, row: SubmissionRow) -> CaseFact | None:
-    """What the Court's events say of the case, in order."""
+    """What the Court's events say of the case, in order. An accusation may have taken a challenge over."""
     events = _in_order(session, ChainEvent.name.in_(CASE_STATES), ChainEvent.subject == row.submission_id)
     if not events:
         return None
+    opening = [event.arguments for event in events if event.name in OPENINGS][-1]
     return CaseFact(
         state=CASE_STATES[events[-1].name],
-        reason=events[0].arguments["reason"],
-        provider=events[0].arguments["provider"],
-        held_wei=events[0].arguments["held_stake"],
+        round=opening.get("round", JURY_ROUND),
+        reason=opening["reason"],
+        provider=opening["provider"],
+        held_wei=opening["held_stake"],
     )
 
 

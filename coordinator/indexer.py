@@ -139,7 +139,7 @@ def _is_ours(name: str, arguments: dict[str, Any], pool_id: int) -> bool:
 
 def _subject(arguments: dict[str, Any]) -> str:
     """The id that the event is about, or zero."""
-    for name in ("submission_id", "id", "manifest_hash"):
+    for name in ("submission_id", "case_id", "id", "manifest_hash"):
         if name in arguments:
             return str(arguments[name])
     return ZERO_HASH

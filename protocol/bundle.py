@@ -63,12 +63,14 @@ class VersionFact(_Shape):
 
 
 class CaseFact(_Shape):
-    """The Court's case about the submission: accused, appealed, upheld, overturned or lapsed.
+    """The Court's case about the submission: accused, appealed, challenged, upheld, overturned or lapsed.
 
-    `held_wei` is what it froze of the node's allotment, which is the most that it takes.
+    `round` is the one that accused, 2 for a challenge. `held_wei` is what it froze of the node's allotment, which is
+    the most that it takes.
     """
 
     state: str
+    round: UInt32
     reason: UInt32
     provider: Address
     held_wei: Wei

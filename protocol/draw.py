@@ -5,8 +5,9 @@ with the number of its raw draw, which is what an accusation lists and the Court
 
 Raw draw i is keccak256(abi.encode(beacon, id, uint32 round, uint32 i)) mod the number of seats that had become
 active by the epoch: a prefix of the list, so that a seat bonded later can't shift an earlier draw. Skipped: seats
-that have been released, seats of excluded owners (the submission's own provider; the pool's own roles can't bond
-seats), and validators that this round has drawn already. i counts skipped draws too.
+that have been released, seats of excluded owners (the submission's own provider, for a jury everybody with a stake in
+the case; the pool's own roles can't bond seats), and validators that this round has drawn already. i counts skipped
+draws too.
 
 A beacon also decides which settled submissions are judged again (`is_reaudited`): the beacon of the epoch that anchors
 the settling, which nobody knew before every verdict of round 0 was given.
@@ -25,6 +26,7 @@ MAX_RAW_DRAWS = 256
 """Where to stop looking, as the contract does: draws are numbered 0 to 255."""
 
 REAUDIT_ROUND = 1
+JURY_ROUND = 2
 REAUDIT_DRAW = 2**32 - 1
 """The number of the raw draw that decides on a re-audit; seats end long before it."""
 BPS = 10_000
@@ -99,6 +101,17 @@ def draw_seats(
 ) -> tuple[DrawnSeat, ...]:
     """The first `num_seats` of `drawn_seats`; fewer where fewer validators are eligible."""
     return tuple(islice(drawn_seats(beacon, subject_id, round_number, seats, epoch, excluded), num_seats))
+
+
+def jury_seats(
+    beacon: str, case_id: str, seats: Sequence[Seat], epoch: int, parties: Collection[str], jury_size: int
+) -> tuple[DrawnSeat, ...]:
+    """Who sits on a case's jury: the first `jury_size` eligible seats of round 2.
+
+    `beacon` is the hash of the block that the Court named, `epoch` the one that was open then, `parties` whoever has a
+    stake in the case. Fewer than `jury_size` are no jury: the case lapses.
+    """
+    return draw_seats(beacon, case_id, JURY_ROUND, seats, epoch, parties, num_seats=jury_size)
 
 
 def check_seat_list(seats: Sequence[Seat]) -> None:

@@ -1,35 +1,36 @@
 """From slash verdicts to a slash: the case is opened, and carried out once the appeal period is over.
 
-In: submissions that this verifier found forged, everybody's revealed verdicts, the checked log, the chain.
-Out: `Court.accuse`, later `Court.enforce`. Any verifier may send either, so a colleague who was first is no
-fault; what is accused is read from the Court each time, so a restart repeats nothing.
-Everything in an accusation is checked here first: a refused transaction costs gas.
+In: submissions that this verifier found forged, in round 0 or as a re-audit, everybody's revealed verdicts, the checked
+log, the chain. Out: `Court.accuse`, later `Court.enforce`. Any verifier may send either, so a colleague who was first
+is no fault; what is accused is read from the Court each time, so a restart repeats nothing. Everything in an
+accusation is checked here first: a refused transaction costs gas.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from protocol.api import SubmissionView, VerdictView
 from protocol.canonical import hex0x
-from protocol.chain.pool import Accusation, CaseState, Inclusion
+from protocol.chain.cases import NOT_SETTLED, Accusation, CaseState, Inclusion
 from protocol.client import CoordinatorClient
+from protocol.draw import REAUDIT_ROUND
 from protocol.errors import SignatureInvalid, TransactionReverted
 from protocol.reasons import SLASHABLE_MASK, Outcome
 from protocol.signing import SigningDomain
 from protocol.telemetry import get_logger
 from protocol.wire import Signed, Verdict
 from verifier.chain import PoolChain
-from verifier.draws import draw_order
-from verifier.history import History, Received
+from verifier.draws import draw_order, drawing_epoch
+from verifier.history import History, Leaf, Received
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS closed_case (submission_id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 """
 
-ROUND = 0
+ROUNDS = (0, REAUDIT_ROUND)
 TOO_LATE = "AccusedTooLate"
 FIRST_COME = ("CaseExists", "WrongState", "TooEarly")
 """Refusals that say a colleague was first, or the chain's clock is a block behind."""
@@ -61,29 +62,36 @@ class Accuser:
     def open_cases(self) -> list[str]:
         """Submissions with a revealed slash verdict of ours whose case isn't closed."""
         rows = self._db.execute(
-            "SELECT submission_id FROM verdict WHERE outcome = ? AND revealed AND round = ?"
+            "SELECT DISTINCT submission_id FROM verdict WHERE outcome = ? AND revealed"
             " AND submission_id NOT IN (SELECT submission_id FROM closed_case)",
-            (Outcome.SLASH, ROUND),
+            (Outcome.SLASH,),
         )
         return [row[0] for row in rows.fetchall()]
 
     def _advance(self, submission_id: str) -> None:
         case = self._chain.case_of(submission_id)
-        if case.state is CaseState.NONE:
+        if case.can_be_accused:
             self._try_to_accuse(submission_id)
         elif case.state is CaseState.ACCUSED and self._chain.time() >= case.deadline:
             self._enforce(submission_id)
-        elif case.state in (CaseState.UPHELD, CaseState.OVERTURNED, CaseState.LAPSED):
+        elif case.state.is_over:
             self._close(submission_id, case.state.name.lower())
 
     def _try_to_accuse(self, submission_id: str) -> None:
         """Accuse as soon as enough verdicts are revealed; give up long after the Court stopped listening."""
         received = self._history.received(submission_id)
-        # The Court counts from the epoch's commit, which comes a while after the submission.
-        if received is None or self._chain.time() > received.time + 2 * self._chain.record().accuse_seconds:
+        latest = self._history.settled(submission_id) or received
+        # The Court counts from the epoch's commit, which comes a while after the event.
+        if (
+            received is None
+            or latest is None
+            or self._chain.time() > latest.time + 2 * self._chain.record().accuse_seconds
+        ):
             self._close(submission_id, "too_late")
             return
-        accusation = assemble(self._client.submission(submission_id), received, self._history, self._chain)
+        view = self._client.submission(submission_id)
+        accusations = (assemble(view, received, round_, self._history, self._chain) for round_ in ROUNDS)
+        accusation = next(filter(None, accusations), None)
         if accusation is None:
             return
         try:
@@ -111,49 +119,60 @@ class Accuser:
         get_logger().info("case.closed", submission_id=submission_id, how=how)
 
 
-def assemble(view: SubmissionView, received: Received, history: History, chain: PoolChain) -> Accusation | None:
-    """The accusation of a submission, or None while fewer valid slash verdicts than the quorum agree on a reason."""
+def assemble(
+    view: SubmissionView, received: Received, round_number: int, history: History, chain: PoolChain
+) -> Accusation | None:
+    """The accusation of a submission in a round, or None while fewer valid slash verdicts than the quorum agree."""
     submission = view.submission.check(view.submission.message.node, chain.domain)
-    if submission.id(chain.domain) != received.submission_id:
+    epoch = drawing_epoch(received, round_number, history)
+    if submission.id(chain.domain) != received.submission_id or epoch is None:
         return None
-    order = {drawn.seat.index: drawn for drawn in draw_order(submission, received.epoch, ROUND, chain)}
+    says = {
+        "submission_id": received.submission_id,
+        "epoch": epoch,
+        "round": round_number,
+        "rules_hash": submission.rules_hash,
+        "outcome": Outcome.SLASH,
+    }
+    slashing = [verdict for verdict in view.verdicts if is_slash(verdict, says, chain.domain)]
+    if len(slashing) < chain.record().slash_quorum:
+        return None
+    order = {drawn.seat.index: drawn for drawn in draw_order(submission, epoch, round_number, chain)}
     valid = [
         DrawnVerdict(verdict.verdict, order[verdict.verdict.message.seat].draw_index)
-        for verdict in view.verdicts
+        for verdict in slashing
         if verdict.verdict.message.seat in order
         and verdict.validator == order[verdict.verdict.message.seat].seat.validator
-        and is_slash(verdict, received, submission.rules_hash, chain.domain)
     ]
     chosen = _agreeing(valid, chain.record().slash_quorum)
     if not chosen:
         return None
-    inclusion = Inclusion(
-        epoch=received.epoch,
-        leaf_index=received.log_index,
-        document=hex0x(received.document.encode()),
-        proof=history.inclusion(received),
-    )
+    settled = history.settled(received.submission_id) if round_number == REAUDIT_ROUND else None
     return Accusation(
         submission=submission,
         node_signature=view.submission.signature,
-        inclusion=inclusion,
+        inclusion=_shown(received, history),
+        settling=NOT_SETTLED if settled is None else _shown(settled, history),
         verdicts=tuple(verdict.signed.message for verdict in chosen),
         signatures=tuple(verdict.signed.signature for verdict in chosen),
         draw_indexes=tuple(verdict.draw_index for verdict in chosen),
     )
 
 
-def is_slash(view: VerdictView, received: Received, rules_hash: str, domain: SigningDomain) -> bool:
-    """Whether this is a validator's signed slash verdict on this submission, as the Court will read it."""
+def is_slash(view: VerdictView, says: Mapping[str, object], domain: SigningDomain) -> bool:
+    """Whether this is its validator's signed verdict, slashable and with these members, as the Court will read it."""
     message = view.verdict.message
-    says = (message.submission_id, message.epoch, message.round, message.rules_hash, message.outcome)
-    if says != (received.submission_id, received.epoch, ROUND, rules_hash, Outcome.SLASH):
+    if any(getattr(message, name) != value for name, value in says.items()):
         return False
     try:
         view.verdict.check(view.validator, domain)
     except SignatureInvalid:
         return False
     return bool(SLASHABLE_MASK >> message.reason & 1)
+
+
+def _shown(leaf: Leaf, history: History) -> Inclusion:
+    return Inclusion(leaf.epoch, leaf.log_index, hex0x(leaf.document.encode()), history.inclusion(leaf))
 
 
 def _agreeing(verdicts: Iterable[DrawnVerdict], quorum: int) -> Sequence[DrawnVerdict]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from protocol.chain.pool import Accusation, CaseRecord, LogHead, PoolRecord, VersionRecord
+from protocol.chain.cases import Accusation, CaseRecord
+from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
 from protocol.draw import Seat
 from protocol.signing import SigningDomain
 

@@ -19,7 +19,7 @@ from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.chain.pool import LogHead
 from protocol.errors import VerificationFailed
 from protocol.merkle.history import Frontier, Node, NodeAddress, event_leaf_hash_of, inclusion_proof
-from verifier.payments import Payments
+from verifier.payments import SETTLING, Payments
 from verifier.store import transaction
 
 SCHEMA = """
@@ -30,6 +30,9 @@ CREATE TABLE IF NOT EXISTS node (
 CREATE TABLE IF NOT EXISTS received (
     submission_id TEXT PRIMARY KEY, log_index INTEGER NOT NULL, epoch INTEGER NOT NULL, document TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS settling_leaf (
+    submission_id TEXT PRIMARY KEY, log_index INTEGER NOT NULL, epoch INTEGER NOT NULL, document TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 """
 
 MAX_ENTRIES = 1000
@@ -38,8 +41,8 @@ ReadEntries = Callable[[int, int], Sequence[LogEntry]]
 
 
 @dataclass(frozen=True)
-class Received:
-    """A logged submission: its leaf, the epoch that anchors it, and the event's canonical JSON."""
+class Leaf:
+    """An event about a submission: its place in the log, the epoch that anchors it, and its canonical JSON."""
 
     submission_id: str
     log_index: int
@@ -53,8 +56,16 @@ class Received:
 
     @property
     def time(self) -> int:
-        """When it came in, in chain seconds."""
+        """When it was logged, in chain seconds."""
         return int(self.event["time"])
+
+
+class Received(Leaf):
+    """That the log has a submission."""
+
+
+class Settled(Leaf):
+    """That round 0 is over for a submission. The beacon of its epoch picks and draws round 1."""
 
 
 class History:
@@ -86,10 +97,18 @@ class History:
         ).fetchone()
         return None if row is None else Received(*row)
 
-    def inclusion(self, received: Received) -> tuple[str, ...]:
-        """The path from a submission's leaf to the root that its epoch anchors."""
-        (size,) = self._db.execute("SELECT size FROM head WHERE epoch = ?", (received.epoch,)).fetchone()
-        return inclusion_proof(self, received.log_index, size)
+    def settled(self, submission_id: str) -> Settled | None:
+        """The leaf that `payments.settling` is about; None while there is none."""
+        row = self._db.execute(
+            "SELECT submission_id, log_index, epoch, document FROM settling_leaf WHERE submission_id = ?",
+            (submission_id,),
+        ).fetchone()
+        return None if row is None else Settled(*row)
+
+    def inclusion(self, leaf: Leaf) -> tuple[str, ...]:
+        """The path from a leaf to the root that its epoch anchors."""
+        (size,) = self._db.execute("SELECT size FROM head WHERE epoch = ?", (leaf.epoch,)).fetchone()
+        return inclusion_proof(self, leaf.log_index, size)
 
     def read(self, addresses: Sequence[NodeAddress]) -> list[str]:
         """Hashes of complete subtrees: this is a `NodeReader`."""
@@ -128,6 +147,12 @@ class History:
                 (entry.subject, entry.index, epoch, canonical_json(event).decode()),
             )
         self.payments.note(entry, epoch)
+        if event.get("type") in SETTLING and self.payments.settling(entry.subject) is not None:
+            # Only the first one that counts as a settling has an effect here.
+            self._db.execute(
+                "INSERT OR IGNORE INTO settling_leaf VALUES (?, ?, ?, ?)",
+                (entry.subject, entry.index, epoch, canonical_json(event).decode()),
+            )
 
 
 def checked_leaf(entry: LogEntry, index: int) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from protocol.chain.pool import CaseState, ChainPool, EarningsRecord
+from protocol.chain.cases import CaseState
+from protocol.chain.pool import ChainPool, EarningsRecord
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
 from protocol.merkle.standard import earnings_tree
@@ -77,13 +78,15 @@ def read_case(client: CoordinatorClient | None, chain: ChainPool, submission_id:
     found = chain.case_of(submission_id)
     if found.state is CaseState.NONE:
         return None
+    jury = chain.jury_of(submission_id) if found.state.is_before_jury else None
+    deadline = found.deadline if jury is None else jury.deadline
     slashed_wei = _slashed_wei(client, submission_id) if client and found.state is CaseState.UPHELD else None
     return Case(
         state=found.state,
         held_wei=found.held_wei,
         slashed_wei=found.held_wei if slashed_wei is None else slashed_wei,
-        deadline=found.deadline,
-        deadline_in_seconds=max(0, found.deadline - chain.time()),
+        deadline=deadline,
+        deadline_in_seconds=max(0, deadline - chain.time()),
     )
 
 

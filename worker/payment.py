@@ -16,7 +16,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 from protocol.api import Standing, SubmissionView
-from protocol.chain.pool import CaseState
+from protocol.chain.cases import CaseState
 from protocol.reasons import Outcome
 from protocol.wire import Wei
 from worker.account import Account, Case, Root
@@ -47,6 +47,7 @@ OPEN_CASES = (PaymentState.ACCUSED, PaymentState.BEFORE_JURY)
 _CASES = {
     CaseState.ACCUSED: PaymentState.ACCUSED,
     CaseState.APPEALED: PaymentState.BEFORE_JURY,
+    CaseState.CHALLENGED: PaymentState.BEFORE_JURY,
     CaseState.UPHELD: PaymentState.SLASHED,
 }
 """What a case makes of a submission; one that fell makes nothing of it."""

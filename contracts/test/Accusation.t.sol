@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {Court} from "../Court.sol";
+import {Evidence} from "../Evidence.sol";
 import {Ledger} from "../Ledger.sol";
 import {PoolConfig} from "../Types.sol";
 import {Seats} from "../Seats.sol";
@@ -27,13 +28,13 @@ contract AccusationTest is Accusing {
     function test_the_node_must_have_signed() public {
         Court.Accusation memory a = accusation(NODE, 0);
         a.nodeSignature = sign(OTHER_NODE, idOf(a.submission));
-        _refused(a, abi.encodeWithSelector(Court.NotNodeSignature.selector, node));
+        _refused(a, abi.encodeWithSelector(Evidence.NotNodeSignature.selector, node));
     }
 
     function test_a_changed_submission_is_another_one() public {
         Court.Accusation memory a = accusation(NODE, 0);
         a.submission.counter = 9;
-        _refused(a, abi.encodeWithSelector(Court.NotNodeSignature.selector, node));
+        _refused(a, abi.encodeWithSelector(Evidence.NotNodeSignature.selector, node));
     }
 
     function test_a_malleable_signature_is_refused() public {
@@ -47,7 +48,7 @@ contract AccusationTest is Accusing {
 
     function test_a_key_that_was_never_a_node_has_nothing_to_lose() public {
         Court.Accusation memory a = accusation(299, 0);
-        _refused(a, abi.encodeWithSelector(Court.UnknownNode.selector, vm.addr(299)));
+        _refused(a, abi.encodeWithSelector(Evidence.UnknownNode.selector, vm.addr(299)));
     }
 
     // --- the log ---
@@ -58,13 +59,13 @@ contract AccusationTest is Accusing {
         a.inclusion.epoch = 1;
         a.inclusion.proof = LogTree.inclusion(leaves, a.inclusion.leafIndex, 0, leaves.length);
         judge(a, 1, 0, 2);
-        _refused(a, abi.encodeWithSelector(Court.NotInEpoch.selector, 1, a.inclusion.leafIndex));
+        _refused(a, abi.encodeWithSelector(Evidence.NotInEpoch.selector, 1, a.inclusion.leafIndex));
     }
 
     function test_another_document_is_not_in_the_log() public {
         Court.Accusation memory a = accusation(NODE, 0);
         a.inclusion.document = receivedDocument("another");
-        _refused(a, abi.encodeWithSelector(Court.NotInLog.selector));
+        _refused(a, abi.encodeWithSelector(Evidence.NotInLog.selector));
     }
 
     function test_a_later_event_about_the_submission_cannot_pick_another_beacon() public {
@@ -75,7 +76,7 @@ contract AccusationTest is Accusing {
         a.inclusion.epoch = commitAndSeal();
         a.inclusion.proof = LogTree.inclusion(leaves, a.inclusion.leafIndex, 0, leaves.length);
         judge(a, a.inclusion.epoch, 0, 2);
-        _refused(a, abi.encodeWithSelector(Court.NotReceivedEvent.selector));
+        _refused(a, abi.encodeWithSelector(Evidence.NotReceivedEvent.selector));
     }
 
     function test_an_epoch_that_was_not_committed_holds_nothing() public {
@@ -88,7 +89,7 @@ contract AccusationTest is Accusing {
         Court.Accusation memory a = accusation(NODE, 0);
         uint256 deadline = ledger.epochOf(poolId, 0).time + 55;
         vm.warp(deadline + 1);
-        _refused(a, abi.encodeWithSelector(Court.AccusedTooLate.selector, deadline));
+        _refused(a, abi.encodeWithSelector(Evidence.AccusedTooLate.selector, deadline));
         vm.warp(deadline);
         court.accuse(a);
     }
@@ -98,9 +99,9 @@ contract AccusationTest is Accusing {
     function test_fewer_verdicts_than_the_quorum_accuse_nobody() public {
         Court.Accusation memory a = accusation(NODE, 0);
         judge(a, 0, 0, 1);
-        _refused(a, abi.encodeWithSelector(Court.QuorumNotExact.selector, 1, 2));
+        _refused(a, abi.encodeWithSelector(Evidence.QuorumNotExact.selector, 1, 2));
         judge(a, 0, 0, 0);
-        _refused(a, abi.encodeWithSelector(Court.QuorumNotExact.selector, 0, 2));
+        _refused(a, abi.encodeWithSelector(Evidence.QuorumNotExact.selector, 0, 2));
     }
 
     function test_one_seat_does_not_count_twice() public {
@@ -160,7 +161,7 @@ contract AccusationTest is Accusing {
     }
 
     function test_no_seat_beyond_the_draw_limit_judges() public {
-        for (uint256 i = NUM_VALIDATORS; i < 12; i++) {
+        for (uint256 i = numValidators(); i < 12; i++) {
             bondSeat(FIRST_VALIDATOR + i);
         }
         Court.Accusation memory a = accusation(NODE, 0);
@@ -189,7 +190,7 @@ contract AccusationTest is Accusing {
 
     function test_verdicts_must_be_of_this_draw_and_agree() public {
         Court.Accusation memory a = accusation(NODE, 0);
-        bytes memory mismatch = abi.encodeWithSelector(Court.VerdictMismatch.selector, 1);
+        bytes memory mismatch = abi.encodeWithSelector(Evidence.VerdictMismatch.selector, 1);
         a.verdicts[1].outcome = 1;
         signVerdicts(a);
         _refused(a, mismatch);
@@ -214,7 +215,7 @@ contract AccusationTest is Accusing {
     function test_a_verdict_must_be_signed_by_its_seats_validator() public {
         Court.Accusation memory a = accusation(NODE, 0);
         a.signatures[1] = sign(NODE, this.verdictDigestOf(a.verdicts[1]));
-        _refused(a, abi.encodeWithSelector(Court.NotSeatSignature.selector, a.verdicts[1].seat));
+        _refused(a, abi.encodeWithSelector(Evidence.NotSeatSignature.selector, a.verdicts[1].seat));
     }
 
     function test_a_reason_that_the_pool_does_not_slash_accuses_nobody() public {
@@ -222,40 +223,80 @@ contract AccusationTest is Accusing {
         a.verdicts[0].reason = 35;
         a.verdicts[1].reason = 35;
         signVerdicts(a);
-        _refused(a, abi.encodeWithSelector(Court.NotSlashable.selector, 35));
+        _refused(a, abi.encodeWithSelector(Evidence.NotSlashable.selector, 35));
     }
 
     function test_signatures_of_another_deployment_count_for_nothing() public {
         Court.Accusation memory a = accusation(NODE, 0);
         setUp();
         delete leaves;
-        vm.expectRevert(abi.encodeWithSelector(Court.NotNodeSignature.selector, node));
+        vm.expectRevert(abi.encodeWithSelector(Evidence.NotNodeSignature.selector, node));
         court.accuse(a);
     }
 
     // --- rounds ---
 
-    function test_a_re_audit_is_judged_by_the_next_epochs_beacon_if_it_picked_the_submission() public {
+    function test_a_re_audit_is_judged_by_the_settlings_beacon_if_it_picked_the_submission() public {
         (uint64 picked, uint64 passedOver) = (type(uint64).max, type(uint64).max);
         for (uint64 counter; picked == type(uint64).max || passedOver == type(uint64).max; counter++) {
             Court.Accusation memory a = accusation(NODE, counter);
             bytes32 id = idOf(a.submission);
-            uint64 epoch = commitAndSeal();
-            judge(a, epoch, 1, 2);
+            commitAndSeal();
+            uint64 epoch = reaudit(a, counter % 2 == 0);
             if (court.isReaudited(ledger.epochBeacon(poolId, epoch), id, 5_000)) {
                 court.accuse(a);
                 picked = counter;
             } else {
-                _refused(a, abi.encodeWithSelector(Court.NotReaudited.selector, id));
+                _refused(a, abi.encodeWithSelector(Evidence.NotReaudited.selector, id));
                 passedOver = counter;
             }
+        }
+    }
+
+    function test_a_re_audit_shows_the_settling_in_its_own_epoch() public {
+        Court.Accusation memory a = _picked();
+        bytes memory document = a.settling.document;
+        a.settling.document = settledDocument(false);
+        _refused(a, abi.encodeWithSelector(Evidence.NotInLog.selector));
+        a.settling.document = "short";
+        _refused(a, abi.encodeWithSelector(Evidence.NotSettlingEvent.selector));
+        a.settling.document = document;
+        a.settling.epoch = 0;
+        _refused(a, abi.encodeWithSelector(Evidence.NotInEpoch.selector, 0, a.settling.leafIndex));
+        a.settling = a.inclusion;
+        _refused(a, abi.encodeWithSelector(Evidence.NotSettlingEvent.selector));
+    }
+
+    function test_a_re_audits_window_counts_from_the_settling() public {
+        Court.Accusation memory a = _picked();
+        uint256 deadline = ledger.epochOf(poolId, a.settling.epoch).time + 55;
+        vm.warp(deadline + 1);
+        _refused(a, abi.encodeWithSelector(Evidence.AccusedTooLate.selector, deadline));
+        vm.warp(deadline);
+        court.accuse(a);
+    }
+
+    function test_a_verdict_that_names_the_receiving_epoch_does_not_count_in_round_1() public {
+        Court.Accusation memory a = _picked();
+        a.verdicts[1].epoch = a.inclusion.epoch;
+        bytes memory mismatch = abi.encodeWithSelector(Evidence.VerdictMismatch.selector, 1);
+        vm.expectRevert(mismatch);
+        court.accuse(a);
+    }
+
+    /// Accepted, and picked for a re-audit that says otherwise.
+    function _picked() private returns (Court.Accusation memory a) {
+        for (uint64 counter = 100;; counter++) {
+            a = accusation(NODE, counter);
+            uint64 epoch = reaudit(a, true);
+            if (court.isReaudited(ledger.epochBeacon(poolId, epoch), idOf(a.submission), 5_000)) return a;
         }
     }
 
     function test_round_2_is_the_jurys() public {
         Court.Accusation memory a = accusation(NODE, 0);
         judge(a, 0, 2, 2);
-        _refused(a, abi.encodeWithSelector(Court.RoundUnknown.selector, 2));
+        _refused(a, abi.encodeWithSelector(Evidence.RoundUnknown.selector, 2));
     }
 
     function test_before_the_beacon_is_stored_nobody_is_drawn() public {
@@ -267,7 +308,7 @@ contract AccusationTest is Accusing {
         a.inclusion.document = receivedDocument(id);
         a.inclusion.epoch = commit();
         a.inclusion.proof = LogTree.inclusion(leaves, a.inclusion.leafIndex, 0, leaves.length);
-        _refused(a, abi.encodeWithSelector(Court.BeaconMissing.selector, 1));
+        _refused(a, abi.encodeWithSelector(Evidence.BeaconMissing.selector, 1));
     }
 
     function _refused(Court.Accusation memory a, bytes memory why) private {

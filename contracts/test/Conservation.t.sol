@@ -45,7 +45,7 @@ contract ConservationTest is Test {
         targets[0] = Target(address(actors), actors.selectors());
     }
 
-    /// One campaign checks all four: each would play the same games again.
+    /// One campaign checks all: each would play the same games again.
     function invariant_money_is_conserved_and_bounded() external view {
         _everyContractHoldsWhatItOwes();
         _tokensComeFromMintAndGoByBurnOnly();
@@ -53,6 +53,7 @@ contract ConservationTest is Test {
         (, uint256 held, uint256 otherHeld,) = actors.courtOwes();
         _holdsAreThoseOfOpenCasesAndWithinTheAllotment(node, held);
         _holdsAreThoseOfOpenCasesAndWithinTheAllotment(otherNode, otherHeld);
+        _seatsAnswerInOpenCasesOnly();
         _claimsStayWithinWhatIsProvenAndFunded();
     }
 
@@ -73,6 +74,12 @@ contract ConservationTest is Test {
             + credits.balanceOf(address(court));
         assertEq(inside + actors.wallets(), credits.totalSupply(), "supply");
         assertTrue(credits.totalSupply() <= actors.minted(), "minted from nothing");
+    }
+
+    function _seatsAnswerInOpenCasesOnly() private view {
+        for (uint32 seat; seat < registry.numSeats(poolId); seat++) {
+            assertEq(actors.dutiesInBook(seat), actors.dutiesInCases(seat), "duties");
+        }
     }
 
     function _claimsStayWithinWhatIsProvenAndFunded() private view {

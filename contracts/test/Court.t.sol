@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Cases} from "../Cases.sol";
 import {Court} from "../Court.sol";
-import {Ledger} from "../Ledger.sol";
+import {Jury} from "../Jury.sol";
 import {Registry} from "../Registry.sol";
 import {Accusing} from "./base/Accusing.sol";
 
@@ -12,8 +13,8 @@ contract CourtTest is Accusing {
         Court.Accusation memory a = accusation(NODE, 0);
         vm.prank(stranger);
         bytes32 id = court.accuse(a);
-        Court.Case memory entry = court.caseOf(id);
-        assertTrue(entry.state == Court.CaseState.Accused, "state");
+        Cases.Case memory entry = court.caseOf(id);
+        assertTrue(entry.state == Cases.CaseState.Accused, "state");
         assertEq(entry.heldStake, 20 ether, "a tenth of 200");
         assertEq(entry.heldEarnings, 0, "round 0 was never accepted");
         assertEq(entry.deadline, block.timestamp + 15, "appeal deadline");
@@ -28,13 +29,13 @@ contract CourtTest is Accusing {
         bytes32 id = court.accuse(accusation(NODE, 0));
         uint256 deadline = court.caseOf(id).deadline;
         vm.warp(deadline - 1);
-        vm.expectRevert(abi.encodeWithSelector(Court.TooEarly.selector, deadline));
+        vm.expectRevert(abi.encodeWithSelector(Jury.TooEarly.selector, deadline));
         court.enforce(id);
         vm.warp(deadline);
         uint256 supply = credits.totalSupply();
         vm.prank(stranger);
         court.enforce(id);
-        assertTrue(court.caseOf(id).state == Court.CaseState.Upheld, "state");
+        assertTrue(court.caseOf(id).state == Cases.CaseState.Upheld, "state");
         assertEq(registry.allotment(node, poolId), 180 ether, "allotment");
         assertEq(registry.allotment(otherNode, poolId), 300 ether, "the other node");
         assertEq(registry.freeStake(provider), 500 ether, "free stake");
@@ -48,7 +49,7 @@ contract CourtTest is Accusing {
         pass(15);
         court.enforce(id);
         for (uint256 k; k < 2; k++) {
-            (address validator,,,,) = registry.seatOf(poolId, a.verdicts[k].seat);
+            (address validator,,,,,,) = registry.seatOf(poolId, a.verdicts[k].seat);
             assertEq(credits.balanceOf(validator), 1 ether, "bounty");
         }
     }
@@ -57,7 +58,7 @@ contract CourtTest is Accusing {
         bytes32 id = court.accuse(accusation(NODE, 0));
         pass(15);
         court.enforce(id);
-        vm.expectRevert(abi.encodeWithSelector(Court.WrongState.selector, id, Court.CaseState.Upheld));
+        vm.expectRevert(abi.encodeWithSelector(Cases.WrongState.selector, id, Cases.CaseState.Upheld));
         court.enforce(id);
     }
 
@@ -79,7 +80,7 @@ contract CourtTest is Accusing {
         assertEq(court.caseOf(second).heldStake, 180 ether, "all that the first hold leaves");
         _appeal(first);
         pass(15);
-        court.lapse(first);
+        court.resolve(first);
         court.enforce(second);
         assertEq(registry.allotment(node, poolId), 182 ether, "a tenth of what it held");
         assertEq(registry.allotmentOf(node, poolId).held, 0, "nothing stays held");
@@ -116,29 +117,29 @@ contract CourtTest is Accusing {
         _appeal(id);
         assertEq(credits.balanceOf(address(court)), 5 ether, "the bond");
         pass(9);
-        vm.expectRevert(abi.encodeWithSelector(Court.WrongState.selector, id, Court.CaseState.Appealed));
+        vm.expectRevert(abi.encodeWithSelector(Cases.WrongState.selector, id, Cases.CaseState.Appealed));
         court.enforce(id);
-        vm.expectRevert(abi.encodeWithSelector(Court.TooEarly.selector, court.caseOf(id).deadline));
-        court.lapse(id);
+        vm.expectRevert(abi.encodeWithSelector(Jury.TooEarly.selector, court.panelOf(id).deadline));
+        court.resolve(id);
         pass(1);
         vm.prank(stranger);
-        court.lapse(id);
-        assertTrue(court.caseOf(id).state == Court.CaseState.Lapsed, "state");
+        court.resolve(id);
+        assertTrue(court.caseOf(id).state == Cases.CaseState.Lapsed, "state");
         assertEq(credits.balanceOf(provider), 5 ether, "the bond went back");
         assertEq(registry.allotmentOf(node, poolId).held, 0, "the hold is gone");
         assertEq(registry.allotment(node, poolId), 200 ether, "nothing was slashed");
-        vm.expectRevert(abi.encodeWithSelector(Court.WrongState.selector, id, Court.CaseState.Lapsed));
-        court.lapse(id);
+        vm.expectRevert(abi.encodeWithSelector(Cases.WrongState.selector, id, Cases.CaseState.Lapsed));
+        court.resolve(id);
     }
 
     function test_only_the_accused_provider_appeals_and_only_in_time() public {
         bytes32 id = court.accuse(accusation(NODE, 0));
         uint256 deadline = court.caseOf(id).deadline;
-        vm.expectRevert(abi.encodeWithSelector(Court.NotAccusedProvider.selector, stranger));
+        vm.expectRevert(abi.encodeWithSelector(Court.NotAccused.selector, stranger));
         vm.prank(stranger);
         court.appeal(id);
         vm.warp(deadline);
-        vm.expectRevert(abi.encodeWithSelector(Court.TooLate.selector, deadline));
+        vm.expectRevert(abi.encodeWithSelector(Jury.TooLate.selector, deadline));
         vm.prank(provider);
         court.appeal(id);
     }
@@ -148,22 +149,14 @@ contract CourtTest is Accusing {
         vm.expectRevert();
         vm.prank(provider);
         court.appeal(id);
-        assertTrue(court.caseOf(id).state == Court.CaseState.Accused, "state");
+        assertTrue(court.caseOf(id).state == Cases.CaseState.Accused, "state");
     }
 
     function test_a_case_without_an_appeal_does_not_lapse() public {
         bytes32 id = court.accuse(accusation(NODE, 0));
         pass(1_000);
-        vm.expectRevert(abi.encodeWithSelector(Court.WrongState.selector, id, Court.CaseState.Accused));
-        court.lapse(id);
-    }
-
-    function test_the_jury_will_be_drawn_by_an_epoch_that_was_open_at_the_appeal() public {
-        bytes32 id = court.accuse(accusation(NODE, 0));
-        _appeal(id);
-        assertEq(court.appealOf(id).juryEpoch, 1, "jury epoch");
-        vm.expectRevert(abi.encodeWithSelector(Ledger.NoSuchEpoch.selector, 1));
-        ledger.epochBeacon(poolId, 1);
+        vm.expectRevert(abi.encodeWithSelector(Cases.WrongState.selector, id, Cases.CaseState.Accused));
+        court.resolve(id);
     }
 
     // --- re-audits ---
@@ -181,13 +174,21 @@ contract CourtTest is Accusing {
         bytes32 id = court.accuse(_reaudit());
         _appeal(id);
         pass(10);
-        court.lapse(id);
+        court.resolve(id);
         assertEq(ledger.withheld(poolId, provider), 0, "withheld");
+    }
+
+    function test_a_re_audit_of_rejected_work_holds_no_earnings() public {
+        Court.Accusation memory a = accusation(NODE, 0);
+        reaudit(a, false);
+        bytes32 id = court.accuse(a);
+        assertEq(court.caseOf(id).heldEarnings, 0, "it was never paid");
+        assertEq(court.caseOf(id).round, 1, "round");
     }
 
     function _reaudit() private returns (Court.Accusation memory a) {
         a = accusation(NODE, 0);
-        judge(a, commitAndSeal(), 1, 2);
+        reaudit(a, true);
     }
 
     function _appeal(bytes32 id) private {

@@ -52,9 +52,9 @@ contract PoolsTest is Earning {
         uint256 needed = 5 + 40 + UNBONDING + 15 + 10 + UNBONDING / 16;
         _refused(c, abi.encodeWithSelector(PoolRules.UnbondingTooShort.selector, needed, UNBONDING));
         c = config();
-        c.retention = 79;
-        _refused(c, abi.encodeWithSelector(PoolRules.RetentionTooShort.selector, 80, 79));
-        c.retention = 80;
+        c.retention = 89;
+        _refused(c, abi.encodeWithSelector(PoolRules.RetentionTooShort.selector, 90, 89));
+        c.retention = 90;
         pools.createPool(c);
     }
 

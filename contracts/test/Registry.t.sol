@@ -3,7 +3,8 @@ pragma solidity 0.8.37;
 
 import {Nonces} from "@openzeppelin/contracts/utils/Nonces.sol";
 import {Registry} from "../Registry.sol";
-import {SlashOrder} from "../Types.sol";
+import {SeatBook} from "../SeatBook.sol";
+import {PoolConfig, SlashOrder} from "../Types.sol";
 import {World} from "./base/World.sol";
 
 contract RegistryTest is World {
@@ -14,7 +15,7 @@ contract RegistryTest is World {
     function test_free_stake_is_withdrawn_and_no_more_than_that() public {
         assertEq(registry.freeStake(provider), 500 ether, "free");
         vm.expectRevert(
-            abi.encodeWithSelector(Registry.InsufficientStake.selector, uint256(501 ether), uint256(500 ether))
+            abi.encodeWithSelector(SeatBook.InsufficientStake.selector, uint256(501 ether), uint256(500 ether))
         );
         vm.prank(provider);
         registry.withdraw(501 ether);
@@ -105,7 +106,7 @@ contract RegistryTest is World {
     function test_one_stake_cannot_back_two_nodes() public {
         vm.startPrank(provider);
         registry.allot(node, poolId, 500 ether);
-        vm.expectRevert(abi.encodeWithSelector(Registry.InsufficientStake.selector, uint256(1), uint256(0)));
+        vm.expectRevert(abi.encodeWithSelector(SeatBook.InsufficientStake.selector, uint256(1), uint256(0)));
         registry.allot(otherNode, poolId, 1);
         vm.stopPrank();
     }
@@ -140,14 +141,14 @@ contract RegistryTest is World {
         registry.deallot(node, poolId, 50 ether);
         uint64 releaseTime = uint64(block.timestamp) + 60 + UNBONDING;
         vm.warp(releaseTime - 1);
-        vm.expectRevert(abi.encodeWithSelector(Registry.NotYet.selector, releaseTime));
+        vm.expectRevert(abi.encodeWithSelector(SeatBook.NotYet.selector, releaseTime));
         registry.release(node, poolId);
         vm.warp(releaseTime);
         vm.prank(stranger);
         registry.release(node, poolId);
         assertEq(registry.freeStake(provider), 550 ether, "free");
         assertEq(registry.allotment(node, poolId), 150 ether, "allotment");
-        vm.expectRevert(Registry.NothingToRelease.selector);
+        vm.expectRevert(SeatBook.NothingToRelease.selector);
         registry.release(node, poolId);
     }
 
@@ -173,7 +174,7 @@ contract RegistryTest is World {
 
     function test_nobody_but_the_court_holds_or_slashes() public {
         vm.startPrank(creator);
-        bytes memory expected = abi.encodeWithSelector(Registry.NotCourt.selector, creator);
+        bytes memory expected = abi.encodeWithSelector(SeatBook.NotCourt.selector, creator);
         vm.expectRevert(expected);
         registry.holdAllotment(poolId, node, "id", 1_000, 10_000);
         vm.expectRevert(expected);
@@ -209,6 +210,7 @@ contract RegistryTest is World {
     ) public {
         first = uint16(bound(first, 1, 10_000));
         later = later % 2 == 0 ? 0 : uint16(bound(later, first, 10_000));
+        _moveToPoolWithShares(first, later);
         uint256 numCases = bound(num, 1, 5);
         uint128[] memory held = new uint128[](numCases);
         uint8[] memory offences = new uint8[](numCases);
@@ -227,9 +229,7 @@ contract RegistryTest is World {
             if (fallen & (1 << i) != 0) {
                 registry.freeAllotment(poolId, node, bytes32(i), held[i]);
             } else {
-                SlashOrder memory order = _order(held[i], offences[i]);
-                (order.firstSlashBps, order.laterSlashBps) = (first, later);
-                assertTrue(registry.slash(order) <= held[i], "a slash exceeds its hold");
+                assertTrue(registry.slash(_order(held[i], offences[i])) <= held[i], "a slash exceeds its hold");
             }
             vm.stopPrank();
         }
@@ -246,7 +246,7 @@ contract RegistryTest is World {
         assertTrue(registry.seatIsActive(poolId, 0, 0), "the first");
         commit();
         uint32 seat = bondSeat(FIRST_VALIDATOR);
-        (, uint64 activeFrom, uint64 activeUntil,, uint64 releaseTime) = registry.seatOf(poolId, seat);
+        (, uint64 activeFrom, uint64 activeUntil,, uint64 releaseTime,,) = registry.seatOf(poolId, seat);
         assertEq(activeFrom, 3, "active from");
         assertEq(activeUntil, type(uint64).max, "active until");
         assertEq(releaseTime, 0, "release time");
@@ -270,7 +270,7 @@ contract RegistryTest is World {
         commit();
         vm.startPrank(validator);
         registry.releaseSeat(poolId, 0);
-        vm.expectRevert(Registry.SeatAlreadyReleased.selector);
+        vm.expectRevert(SeatBook.SeatAlreadyReleased.selector);
         registry.releaseSeat(poolId, 0);
         vm.stopPrank();
         assertTrue(registry.seatIsActive(poolId, 0, 2), "still drawn");
@@ -283,14 +283,14 @@ contract RegistryTest is World {
         vm.expectRevert();
         registry.withdrawSeat(poolId, 0);
         pass(10);
-        vm.expectRevert(abi.encodeWithSelector(Registry.EpochUnsettled.selector, 2));
+        vm.expectRevert(abi.encodeWithSelector(SeatBook.EpochUnsettled.selector, 2));
         vm.prank(validator);
         registry.withdrawSeat(poolId, 0);
         pass(80);
         vm.startPrank(validator);
         registry.withdrawSeat(poolId, 0);
         assertEq(registry.freeStake(validator), 50 ether, "the bond is free");
-        vm.expectRevert(Registry.NothingToRelease.selector);
+        vm.expectRevert(SeatBook.NothingToRelease.selector);
         registry.withdrawSeat(poolId, 0);
         vm.stopPrank();
     }
@@ -308,19 +308,29 @@ contract RegistryTest is World {
 
     function test_only_the_owner_releases_a_seat() public {
         vm.startPrank(stranger);
-        vm.expectRevert(abi.encodeWithSelector(Registry.NotSeatOwner.selector, stranger));
+        vm.expectRevert(abi.encodeWithSelector(SeatBook.NotSeatOwner.selector, stranger));
         registry.releaseSeat(poolId, 0);
-        vm.expectRevert(abi.encodeWithSelector(Registry.NoSuchSeat.selector, poolId, 9));
+        vm.expectRevert(abi.encodeWithSelector(SeatBook.NoSuchSeat.selector, poolId, 9));
         registry.releaseSeat(poolId, 9);
+        vm.stopPrank();
+    }
+
+    /// From here on the tests' pool is one with these shares, with the same allotments as the first.
+    function _moveToPoolWithShares(uint16 first, uint16 later) private {
+        PoolConfig memory c = config();
+        (c.firstSlashBps, c.laterSlashBps) = (first, later);
+        poolId = pools.createPool(c);
+        stake(provider, 500 ether);
+        vm.startPrank(provider);
+        registry.allot(node, poolId, 200 ether);
+        registry.allot(otherNode, poolId, 300 ether);
         vm.stopPrank();
     }
 
     function _order(uint128 held, uint8 offence) private view returns (SlashOrder memory order) {
         (order.poolId, order.node, order.held, order.offence) = (poolId, node, held, offence);
-        (order.firstSlashBps, order.laterSlashBps) = (1_000, 10_000);
-        (order.bountyBps, order.bountyCap) = (1_000, 1 ether);
-        order.seats = new uint32[](2);
-        order.seats[1] = 1;
+        order.finders = new address[](2);
+        (order.finders[0], order.finders[1]) = (vm.addr(FIRST_VALIDATOR), vm.addr(FIRST_VALIDATOR + 1));
     }
 
     function _permitDigest(uint256 value, uint256 nonce) private view returns (bytes32) {

@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Court} from "../Court.sol";
+import {Evidence} from "../Evidence.sol";
 import {Accusing} from "./base/Accusing.sol";
 import {LogTree} from "./base/LogTree.sol";
 
@@ -16,7 +17,7 @@ contract SecondLeafTest is Accusing {
         a.inclusion.leafIndex = index;
         a.inclusion.proof = LogTree.inclusion(leaves, index, 0, leaves.length);
         a.drawIndexes = drawIndexes(a.inclusion.epoch, id, 0, 2, provider);
-        vm.expectRevert(abi.encodeWithSelector(Court.VerdictMismatch.selector, 0));
+        vm.expectRevert(abi.encodeWithSelector(Evidence.VerdictMismatch.selector, 0));
         court.accuse(a);
     }
 

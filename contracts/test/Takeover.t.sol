@@ -73,7 +73,7 @@ contract TakeoverTest is Earning {
 
     function test_the_quorum_is_of_the_draw_limit_where_there_are_more_seats() public {
         for (uint256 i; i < 6; i++) {
-            bondSeat(FIRST_VALIDATOR + NUM_VALIDATORS + i);
+            bondSeat(FIRST_VALIDATOR + numValidators() + i);
         }
         commitAndSeal();
         pass(60);
@@ -160,7 +160,7 @@ contract TakeoverTest is Earning {
     function testFuzz_fewer_than_two_thirds_commit_nothing(uint8 more, uint8 signing) public {
         uint256 numMore = more % 4;
         for (uint256 i; i < numMore; i++) {
-            bondSeat(FIRST_VALIDATOR + NUM_VALIDATORS + i);
+            bondSeat(FIRST_VALIDATOR + numValidators() + i);
         }
         commitAndSeal();
         pass(60);
@@ -211,7 +211,7 @@ contract TakeoverTest is Earning {
     function seatDrawnAt(uint64 epoch, uint32 index) private view returns (uint32 seat, uint256 key) {
         bytes32 beacon = ledger.epochBeacon(poolId, epoch - 1);
         seat = registry.drawSeat(poolId, beacon, ledger.epochId(poolId, epoch), 0, index, epoch);
-        (address validator,,,,) = registry.seatOf(poolId, seat);
+        (address validator,,,,,,) = registry.seatOf(poolId, seat);
         key = FIRST_VALIDATOR;
         while (vm.addr(key) != validator) key++;
     }
@@ -238,13 +238,13 @@ contract TakeoverTest is Earning {
     }
 
     function _release(uint32 seat) private {
-        (address validator,,,,) = registry.seatOf(poolId, seat);
+        (address validator,,,,,,) = registry.seatOf(poolId, seat);
         vm.prank(validator);
         registry.releaseSeat(poolId, seat);
     }
 
     function _withdraw(uint32 seat) private {
-        (address validator,,,,) = registry.seatOf(poolId, seat);
+        (address validator,,,,,,) = registry.seatOf(poolId, seat);
         vm.prank(validator);
         registry.withdrawSeat(poolId, seat);
     }

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 from protocol.chain.block import Receipt
+from protocol.chain.cases import Accusation, CaseRecord, Challenge, JuryRecord, JuryTerms, Vote
 from protocol.chain.contracts import Contracts, Read
 from protocol.chain.lane import Lane
 from protocol.draw import Seat
 from protocol.errors import UsageError
 from protocol.signing import SigningDomain
-from protocol.wire import ZERO_HASH, Submission, Verdict
+from protocol.wire import ZERO_HASH, Verdict
 
 PAGE_READS = 200
 """Views asked in one request."""
@@ -64,26 +64,6 @@ class VersionRecord:
     beacon_hash: str | None
 
 
-class CaseState(IntEnum):
-    """Where a case before the Court stands (Court.CaseState)."""
-
-    NONE = 0
-    ACCUSED = 1
-    APPEALED = 2
-    UPHELD = 3
-    OVERTURNED = 4
-    LAPSED = 5
-
-
-@dataclass(frozen=True)
-class CaseRecord:
-    """A case as the Court has it; `deadline` is the appeal's, in chain seconds, `held_wei` of the node's stake."""
-
-    state: CaseState
-    deadline: int
-    held_wei: int = 0
-
-
 @dataclass(frozen=True)
 class EarningsRecord:
     """An earnings root on chain: of payments up to `epoch`, claimable from `claimable_time` (chain seconds) on."""
@@ -91,28 +71,6 @@ class EarningsRecord:
     epoch: int
     root: str
     claimable_time: int
-
-
-@dataclass(frozen=True)
-class Inclusion:
-    """That the log received a submission in `epoch` (Court.Inclusion); `document` is the event's JSON as 0x-hex."""
-
-    epoch: int
-    leaf_index: int
-    document: str
-    proof: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Accusation:
-    """What opens a case (Court.Accusation): as many verdicts as the slash quorum, in ascending order of draws."""
-
-    submission: Submission
-    node_signature: str
-    inclusion: Inclusion
-    verdicts: tuple[Verdict, ...]
-    signatures: tuple[str, ...]
-    draw_indexes: tuple[int, ...]
 
 
 class ChainPool:
@@ -208,8 +166,32 @@ class ChainPool:
         return int(self._read("registry", "allotment", node, self.pool_id))
 
     def case_of(self, submission_id: str) -> CaseRecord:
-        found = self._read("court", "caseOf", submission_id)
-        return CaseRecord(CaseState(found["state"]), found["deadline"], found["held_stake"])
+        return CaseRecord.of(self._read("court", "caseOf", submission_id))
+
+    def accusers_of(self, submission_id: str) -> tuple[int, ...]:
+        """The seats whose verdicts opened the case, in drawn order."""
+        return tuple(self._read("court", "accusersOf", submission_id))
+
+    def implicated_of(self, submission_id: str) -> tuple[int, ...]:
+        """The seats that accepted the submission and answer for it in the case."""
+        return tuple(self._read("court", "implicatedOf", submission_id))
+
+    def jury_of(self, case_id: str) -> JuryRecord | None:
+        """A case's jury, seated or not; None where none was summoned."""
+        return JuryRecord.of(self._read("court", "panelOf", case_id))
+
+    def jury_beacon(self, beacon_block: int) -> str | None:
+        """What draws a jury: the hash of that block, None while it isn't confirmed."""
+        head = self.contracts.client.confirmed_head(self._confirmations)
+        block = self.contracts.client.block(beacon_block) if beacon_block < head.number else None
+        return None if block is None else block.block_hash
+
+    def parties_of(self, case_id: str) -> tuple[str, ...]:
+        """Whose seats can't sit on a case's jury."""
+        return tuple(self._read("court", "partiesOf", case_id))
+
+    def jury_terms(self) -> JuryTerms:
+        return JuryTerms.of(self._read("pools", "juryTerms", self.pool_id))
 
     def earnings_since(self, epoch: int, most: int = MAX_ROOTS) -> list[EarningsRecord]:
         """The newest roots that cover payments of `epoch`, at most so many, oldest first: each costs a call."""
@@ -242,6 +224,44 @@ class ChainPool:
     def enforce(self, submission_id: str) -> None:
         """Carry out a case whose appeal period is over. Raises TransactionReverted."""
         self._send("court", "enforce", submission_id)
+
+    def appeal(self, submission_id: str) -> None:
+        """Call a jury over an accusation; the appeal bond leaves the sender's wallet. Raises TransactionReverted."""
+        self._approve_court(self.jury_terms().appeal_bond_wei)
+        self._send("court", "appeal", submission_id)
+
+    def challenge(self, challenge: Challenge) -> None:
+        """Call a jury over a submission; the challenge bond leaves the sender's wallet. Raises TransactionReverted."""
+        self._approve_court(self.jury_terms().challenge_bond_wei)
+        parts = (challenge.submission, challenge.node_signature, challenge.inclusion)
+        self._send("court", "challenge", *parts, challenge.reason, challenge.evidence_hash)
+
+    def implicate(self, submission_id: str, verdict: Verdict, signature: str) -> None:
+        """Have a seat that accepted the submission answer for it in the open case. Raises TransactionReverted."""
+        self._send("court", "implicate", submission_id, verdict, signature)
+
+    def call_jury(self, case_id: str, draw_indexes: Sequence[int]) -> None:
+        """Seat the jury, by the raw draws of `protocol.draw.jury_seats`. Raises TransactionReverted.
+
+        Where the beacon's block is out of reach this only arms another one, whatever is given.
+        """
+        self._send("court", "callJury", case_id, draw_indexes)
+
+    def commit_vote(self, case_id: str, position: int, commitment: str) -> None:
+        """Bind the juror at `position`; see `vote_commitment`. Raises TransactionReverted."""
+        self._send("court", "commitVote", case_id, position, commitment)
+
+    def reveal_vote(self, case_id: str, position: int, vote: Vote, salt: str) -> None:
+        """Show what a juror committed to. Raises TransactionReverted."""
+        self._send("court", "revealVote", case_id, position, int(vote), salt)
+
+    def resolve(self, case_id: str) -> None:
+        """Carry out what a jury found, or didn't find in time. Raises TransactionReverted."""
+        self._send("court", "resolve", case_id)
+
+    def _approve_court(self, amount_wei: int) -> None:
+        """Let the Court take a bond."""
+        self._send("credits", "approve", self.contracts.addresses.court, amount_wei)
 
     def _send(self, contract: str, function: str, *arguments: Any) -> Receipt:
         if self._lane is None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from protocol.canonical import canonical_json, hex0x
-from protocol.chain.pool import Accusation, CaseState, ChainPool, Inclusion
-from protocol.draw import drawn_seats
+from protocol.chain.cases import Accusation, CaseState, Challenge, Inclusion, Vote, vote_commitment
+from protocol.chain.pool import ChainPool
+from protocol.draw import drawn_seats, jury_seats
 from protocol.errors import TransactionReverted
 from protocol.merkle.history import MemoryLog, event_leaf_hash, inclusion_proof
 from protocol.merkle.standard import earnings_tree
@@ -32,6 +33,9 @@ class Scene:
     @property
     def pool(self) -> ChainPool:
         return ChainPool(self.site.contracts, 1, lane=self.site.lane(VALIDATORS[0]))
+
+    def as_(self, sender: Signer) -> ChainPool:
+        return ChainPool(self.site.contracts, 1, lane=self.site.lane(sender))
 
     def wait(self, num_seconds: int) -> None:
         rpc = self.site.contracts.client.rpc
@@ -145,6 +149,76 @@ def test_a_forgery_is_accused_and_slashed(scene: Scene) -> None:
     assert scene.pool.allotment_wei(NODE_KEY.address) == 90 * CREDIT
 
 
+def test_an_appeal_is_decided_by_the_jury_that_python_draws(scene: Scene) -> None:
+    site, case_id = scene.site, scene.submission_id
+    scene.pool.accuse(scene.accusation)
+    accusers = [verdict.seat for verdict in scene.accusation.verdicts]
+    assert list(scene.pool.accusers_of(case_id)) == accusers
+    before = site.contracts.read("credits", "balanceOf", PROVIDER.address)
+    scene.as_(PROVIDER).appeal(case_id)
+    seat_jury(scene, case_id)
+    vote_all(scene, case_id, Vote.OVERTURN)
+    scene.pool.resolve(case_id)
+    assert scene.pool.case_of(case_id).state is CaseState.OVERTURNED
+    assert site.contracts.read("credits", "balanceOf", PROVIDER.address) - before == 5 * CREDIT
+    for seat in accusers:
+        assert site.contracts.read("registry", "seatOf", 1, seat)["bond"] == 45 * CREDIT
+    assert scene.pool.allotment_wei(NODE_KEY.address) == 100 * CREDIT
+
+
+def test_an_accepted_forgery_is_challenged_and_its_judge_pays(scene: Scene) -> None:
+    site, case_id, accusation = scene.site, scene.submission_id, scene.accusation
+    seat, _, signer = first_drawn(site, case_id, 1)[0]
+    accepted = accusation.verdicts[0].model_copy(update={"outcome": int(Outcome.ACCEPT), "reason": 0})
+    shown = (accusation.submission, accusation.node_signature, accusation.inclusion)
+    outsider = scene.as_(OPERATOR)
+    site.send(OPERATOR, "credits", "mint", OPERATOR.address, 5 * CREDIT)
+    outsider.challenge(Challenge(*shown, RejectReason.TOPLOC_MISMATCH.code, "0x" + "ab" * 32))
+    outsider.implicate(case_id, accepted, signer.sign(accepted, site.contracts.domain))
+    assert scene.pool.implicated_of(case_id) == (seat,)
+    assert {PROVIDER.address, OPERATOR.address, signer.address} == set(scene.pool.parties_of(case_id))
+    case = scene.pool.case_of(case_id)
+    assert (case.state, case.round, case.can_be_accused) == (CaseState.CHALLENGED, 2, True)
+    seat_jury(scene, case_id)
+    vote_all(scene, case_id, Vote.UPHOLD)
+    scene.pool.resolve(case_id)
+    assert scene.pool.case_of(case_id).state is CaseState.UPHELD
+    assert site.contracts.read("registry", "seatOf", 1, seat)["bond"] == 45 * CREDIT
+    assert scene.pool.allotment_wei(NODE_KEY.address) == 90 * CREDIT
+
+
+def seat_jury(scene: Scene, case_id: str) -> None:
+    jury = scene.pool.jury_of(case_id)
+    assert jury is not None and not jury.is_seated
+    for _ in range(3):
+        scene.site.contracts.client.rpc.call("evm_mine")
+    beacon = scene.pool.jury_beacon(jury.beacon_block)
+    assert beacon is not None
+    drawn = jury_seats(beacon, case_id, scene.pool.seats(), jury.epoch, scene.pool.parties_of(case_id), 3)
+    indexes = [found.draw_index for found in drawn]
+    with pytest.raises(TransactionReverted) as refused:
+        scene.pool.call_jury(case_id, indexes[:2])
+    assert refused.value.name == "JuryNotExact"
+    scene.pool.call_jury(case_id, indexes)
+    seated = scene.pool.jury_of(case_id)
+    assert seated is not None and [juror.seat for juror in seated.jurors] == [found.seat.index for found in drawn]
+
+
+def vote_all(scene: Scene, case_id: str, vote: Vote) -> None:
+    jury, salt = scene.pool.jury_of(case_id), "0x" + "7e" * 32
+    assert jury is not None and not jury.can_reveal(jury.commit_deadline - 1)
+    keys = {validator.address: validator for validator in VALIDATORS}
+    for position, juror in enumerate(jury.jurors):
+        commitment = vote_commitment(case_id, juror.seat, vote, salt)
+        scene.as_(keys[juror.validator]).commit_vote(case_id, position, commitment)
+    committed = scene.pool.jury_of(case_id)
+    assert committed is not None and committed.can_reveal(committed.commit_deadline - 1) and not committed.is_complete
+    for position in range(len(jury.jurors)):
+        scene.pool.reveal_vote(case_id, position, vote, salt)
+    complete = scene.pool.jury_of(case_id)
+    assert complete is not None and complete.is_complete
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [
@@ -174,7 +248,7 @@ def test_attested_earnings_are_paid_to_the_wei(scene: Scene) -> None:
     with pytest.raises(TransactionReverted) as early:
         site.send(VALIDATORS[1], "ledger", *claim)
     assert early.value.name == "NotClaimableYet"
-    scene.wait(100)
+    scene.wait(160)
     before = site.contracts.read("credits", "balanceOf", account)
     site.send(VALIDATORS[1], "ledger", *claim)
     assert site.contracts.read("credits", "balanceOf", account) - before == 7 * CREDIT + 1

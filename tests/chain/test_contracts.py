@@ -11,10 +11,11 @@ from contracts.deployment import Parameters, deploy
 from coordinator.bond import complete_bond
 from protocol.api import ContractAddresses
 from protocol.canonical import from_hex0x
+from protocol.chain.cases import CaseState
 from protocol.chain.client import ChainClient
 from protocol.chain.contracts import NAMES, Contracts, Read
 from protocol.chain.lane import Lane
-from protocol.chain.pool import CaseRecord, CaseState, ChainPool, LogHead
+from protocol.chain.pool import ChainPool, LogHead
 from protocol.chain.rpc import JsonRpc
 from protocol.clock import SystemClock
 from protocol.draw import drawn_seats, raw_draw
@@ -49,7 +50,7 @@ CONFIG = {
     "judge_period": 60,
     "challenge_window": 15,
     "appeal_period": 15,
-    "jury_period": 10,
+    "jury_period": 60,
     "retention": 240,
     "lease_max": 60,
     "coordinator_timeout": 120,
@@ -169,6 +170,13 @@ def test_a_pools_record_is_its_config(site: Site) -> None:
     assert site.pool.record().rules_hashes == {CONFIG["rules_hash"], "0x" + "04" * 32}
 
 
+def test_a_pools_jury_terms_are_its_config(site: Site) -> None:
+    terms = site.pool.jury_terms()
+    assert (terms.appeal_bond_wei, terms.challenge_bond_wei) == (5 * CREDIT, 5 * CREDIT)
+    assert (terms.seat_bond_wei, terms.first_slash_bps) == (50 * CREDIT, 1_000)
+    assert (terms.jury_seconds, terms.jury_size) == (60, 3)
+
+
 def test_several_views_are_asked_at_once(site: Site) -> None:
     answers = site.contracts.read_all([Read("pools", "numPools"), Read("registry", "numSeats", (1,))])
     assert answers == [1, 2 * len(VALIDATORS)]
@@ -185,12 +193,12 @@ def test_seats_are_drawn_as_the_registry_draws_them(site: Site) -> None:
         assert site.contracts.read_all(reads) == expected
 
 
-@pytest.mark.parametrize("excluded", [ZERO_ADDRESS, VALIDATORS[1].address])
-def test_the_registry_accepts_exactly_the_drawn_seats(site: Site, excluded: str) -> None:
+@pytest.mark.parametrize("excluded", [[], [VALIDATORS[1].address], [VALIDATORS[3].address, VALIDATORS[0].address]])
+def test_the_registry_accepts_exactly_the_drawn_seats(site: Site, excluded: list[str]) -> None:
     seats = site.pool.seats()
     for beacon in ("0x" + f"{i:064x}" for i in range(3)):
-        drawn = list(drawn_seats(beacon, SUBMISSION, 0, seats, 0, {excluded}))
-        draw = {"pool_id": 1, "epoch": 0, "beacon": beacon, "id": SUBMISSION, "round": 0, "limit": 8}
+        drawn = list(drawn_seats(beacon, SUBMISSION, 0, seats, 0, excluded))
+        draw: dict[str, Any] = {"pool_id": 1, "epoch": 0, "beacon": beacon, "id": SUBMISSION, "round": 0, "limit": 8}
         draw["excluded"] = excluded
         indexes = [found.draw_index for found in drawn]
         answer = site.contracts.read("registry", "drawnSeats", draw, indexes)
@@ -212,8 +220,15 @@ def test_a_seat_bonded_later_shifts_no_earlier_draw(site: Site) -> None:
     assert seats[-1].active_from_epoch == 3
     for epoch in (0, 2, 3):
         drawn = next(drawn_seats(SUBMISSION, SUBMISSION, 0, seats, epoch))
-        draw = {"pool_id": 1, "epoch": epoch, "beacon": SUBMISSION, "id": SUBMISSION, "round": 0, "limit": 8}
-        draw["excluded"] = ZERO_ADDRESS
+        draw: dict[str, Any] = {
+            "pool_id": 1,
+            "epoch": epoch,
+            "beacon": SUBMISSION,
+            "id": SUBMISSION,
+            "round": 0,
+            "limit": 8,
+        }
+        draw["excluded"] = []
         answer = site.contracts.read("registry", "drawnSeats", draw, [drawn.draw_index])
         assert answer == ((drawn.seat.index,), (drawn.seat.validator,))
 
@@ -301,7 +316,9 @@ def test_what_is_not_confirmed_is_not_read(site: Site) -> None:
 
 
 def test_a_case_that_nobody_opened_is_none(site: Site) -> None:
-    assert site.pool.case_of(SUBMISSION) == CaseRecord(CaseState.NONE, 0)
+    case = site.pool.case_of(SUBMISSION)
+    assert case.state is CaseState.NONE and case.can_be_accused
+    assert site.pool.jury_of(SUBMISSION) is None
 
 
 def test_an_account_of_which_nothing_is_known_is_empty(site: Site) -> None:

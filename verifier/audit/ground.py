@@ -18,8 +18,8 @@ from protocol.bundle import (
     SeatFact,
     VersionFact,
 )
+from protocol.chain.cases import CaseState
 from protocol.chain.contracts import Contracts, Read
-from protocol.chain.pool import CaseState
 from protocol.draw import FOREVER
 from protocol.errors import TransactionReverted, UsageError, VerificationFailed
 from protocol.wire import ZERO_HASH
@@ -159,6 +159,7 @@ def _case(contracts: Contracts, submission_id: str) -> CaseFact | None:
         return None
     return CaseFact(
         state=state.name.lower(),
+        round=found["round"],
         reason=found["reason"],
         provider=str(contracts.read("registry", "ownerOf", found["node"])),
         held_wei=found["held_stake"],

@@ -5,7 +5,10 @@ In: a `ProofBundle` and the `ChainFacts` to hold it against. Out: one check a fu
 
 from __future__ import annotations
 
+from collections import Counter
+
 from protocol.bundle import ChainFacts, LoggedEvent, ProofBundle
+from protocol.draw import JURY_ROUND
 from protocol.merkle.standard import verify_earnings
 from protocol.reasons import Outcome, RejectReason
 from verifier.audit.content import read_file
@@ -55,21 +58,27 @@ def _is_accepted(settled: LoggedEvent) -> bool:
 
 
 def check_slash(bundle: ProofBundle, facts: ChainFacts) -> Values:
-    """Enough slashable verdicts are a case at the Court; without them there is none."""
-    messages = [v.verdict.message for v in bundle.verdicts if v.verdict.message.round == 0]
-    slashing = [message for message in messages if message.outcome == Outcome.SLASH]
-    votes = len(slashing)
+    """Enough slashable verdicts of one round are a case at the Court; without them there is none but a challenge's."""
+    messages = [v.verdict.message for v in bundle.verdicts if v.verdict.message.outcome == Outcome.SLASH]
+    votes = Counter(message.round for message in messages)
     case = facts.case
-    if votes < facts.slash_quorum:
-        must_hold("there is a case without enough slashable verdicts", case is None, f"{votes} of {facts.slash_quorum}")
-        return {"case": "none", "slashable_verdicts": str(votes)}
     if case is None:
-        raise StillOpen(f"{votes} slashable verdicts, not accused on chain yet")
+        if (most := max(votes.values(), default=0)) >= facts.slash_quorum:
+            raise StillOpen(f"{most} slashable verdicts, not accused on chain yet")
+        return {"case": "none", "slashable_verdicts": str(votes[0])}
     must_equal("the case is against another provider", case.provider, facts.provider)
-    reasons = {message.reason for message in slashing}
+    values = {"case": case.state, "reason": _reason_name(case.reason), "held_wei": str(case.held_wei)}
+    if case.round == JURY_ROUND:
+        return {**values, "opened_by": "challenge"}
+    must_hold(
+        "there is a case without enough slashable verdicts",
+        votes[case.round] >= facts.slash_quorum,
+        f"{votes[case.round]} of {facts.slash_quorum} in round {case.round}",
+    )
+    reasons = {message.reason for message in messages if message.round == case.round}
     said = ", ".join(map(_reason_name, sorted(reasons)))
     must_hold("the case is about another reason", case.reason in reasons, f"{case.reason}, verdicts say {said}")
-    return {"case": case.state, "reason": _reason_name(case.reason), "held_wei": str(case.held_wei)}
+    return values
 
 
 def _reason_name(code: int) -> str:

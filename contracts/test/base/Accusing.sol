@@ -41,6 +41,16 @@ abstract contract Accusing is World {
         judge(a, a.inclusion.epoch, 0, 2);
     }
 
+    /// Logs that round 0 settled the submission, and has the seats that the anchoring epoch draws accuse in round 1.
+    function reaudit(Court.Accusation memory a, bool accepted) internal returns (uint64 epoch) {
+        a.settling.document = settledDocument(accepted);
+        a.settling.leafIndex = append(idOf(a.submission), a.settling.document);
+        epoch = commitAndSeal();
+        a.settling.epoch = epoch;
+        a.settling.proof = LogTree.inclusion(leaves, a.settling.leafIndex, 0, leaves.length);
+        judge(a, epoch, 1, 2);
+    }
+
     /// Verdicts of the first `count` seats of a round, drawn by the beacon of `epoch`.
     function judge(Court.Accusation memory a, uint64 epoch, uint32 round, uint256 count) internal view {
         bytes32 id = idOf(a.submission);

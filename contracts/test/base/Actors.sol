@@ -2,23 +2,35 @@
 pragma solidity 0.8.37;
 
 import {Bonds} from "../../Bonds.sol";
+import {Cases} from "../../Cases.sol";
 import {Court} from "../../Court.sol";
 import {Inclusions} from "../../Inclusions.sol";
-import {Receipt, Submission} from "../../Messages.sol";
+import {Jury} from "../../Jury.sol";
+import {Receipt, Submission, Verdict} from "../../Messages.sol";
 import {Registry} from "../../Registry.sol";
-import {Accusing} from "./Accusing.sol";
 import {Earning} from "./Earning.sol";
+import {Judging} from "./Judging.sol";
+import {LogTree} from "./LogTree.sol";
 import {Promising} from "./Promising.sol";
+import {World} from "./World.sol";
 
 /// Everything that the parties of one pool can do, in any order, as often as they like; what can't succeed now is left
 /// out. Counts what came in, so that the invariants can compare.
-contract Actors is Accusing, Earning, Promising {
+contract Actors is Judging, Earning, Promising {
     /// A demand, and the leaf that answers it; no `size` where there is none.
     struct Doubt {
         bytes32 demandId;
         bytes32 submissionId;
         uint64 index;
         uint64 size;
+    }
+
+    /// What it takes to accuse or challenge a submission again.
+    struct Filed {
+        uint256 nodeKey;
+        uint64 counter;
+        uint64 epoch;
+        uint64 leafIndex;
     }
 
     uint256 private constant MAX = 50 ether;
@@ -31,6 +43,11 @@ contract Actors is Accusing, Earning, Promising {
     uint64[] private _earningEpochs;
     bytes32[] private _caseIds;
     Doubt[] private _doubts;
+    Filed[] private _filed; // for each case
+
+    function numValidators() internal pure override(World, Judging) returns (uint256) {
+        return Judging.numValidators();
+    }
 
     function setUp() public override {
         super.setUp();
@@ -39,13 +56,14 @@ contract Actors is Accusing, Earning, Promising {
     }
 
     function selectors() external pure returns (bytes4[] memory list) {
-        list = new bytes4[](16);
+        list = new bytes4[](19);
         (list[0], list[1], list[2]) = (this.doStake.selector, this.doWithdraw.selector, this.doAllot.selector);
         (list[3], list[4], list[5]) = (this.doDeallot.selector, this.doRelease.selector, this.doBond.selector);
         (list[6], list[7], list[8]) = (this.doLeave.selector, this.doWait.selector, this.doFund.selector);
         (list[9], list[10], list[11]) = (this.doAccuse.selector, this.doDecide.selector, this.doEarn.selector);
         (list[12], list[13]) = (this.doClaim.selector, this.doDemand.selector);
         (list[14], list[15]) = (this.doAnswer.selector, this.doTopUp.selector);
+        (list[16], list[17], list[18]) = (this.doChallenge.selector, this.doImplicate.selector, this.doJury.selector);
     }
 
     // --- what can be done ---
@@ -84,17 +102,17 @@ contract Actors is Accusing, Earning, Promising {
     }
 
     function doBond(uint256 which) external {
-        bondSeat(FIRST_VALIDATOR + which % NUM_VALIDATORS);
+        bondSeat(FIRST_VALIDATOR + which % numValidators());
         minted += 50 ether;
     }
 
     function doLeave(uint256 which) external {
         uint32 seat = uint32(which % registry.numSeats(poolId));
-        (address validator,,,, uint64 releaseTime) = registry.seatOf(poolId, seat);
+        (address validator,,,, uint64 releaseTime,,) = registry.seatOf(poolId, seat);
         vm.startPrank(validator);
         if (releaseTime != 0) try registry.withdrawSeat(poolId, seat) {} catch {}
-        // The first three stay, so that there is always somebody to judge.
-        else if (seat >= NUM_VALIDATORS) registry.releaseSeat(poolId, seat);
+        // The first ones stay until the Court retires them, so that there is mostly somebody to judge.
+        else if (seat >= numValidators()) registry.releaseSeat(poolId, seat);
         vm.stopPrank();
     }
 
@@ -111,28 +129,75 @@ contract Actors is Accusing, Earning, Promising {
     }
 
     function doAccuse(bool other) external {
-        Court.Accusation memory a = accusation(other ? OTHER_NODE : NODE, _counter++);
-        if (_counter % 3 == 0) judge(a, commitAndSeal(), 1, 2);
-        _caseIds.push(court.accuse(a));
+        if (_numJudges(ledger.epochCount(poolId)) < 2) return;
+        uint256 nodeKey = other ? OTHER_NODE : NODE;
+        Court.Accusation memory a = accusation(nodeKey, _counter++);
+        if (_counter % 3 == 0) {
+            if (_numJudges(ledger.epochCount(poolId)) < 2) return;
+            reaudit(a, _counter % 2 == 0);
+        }
+        _file(nodeKey, a);
+        court.accuse(a);
     }
 
-    /// Appeals, enforces or lets lapse whatever is due.
+    function doChallenge(bool other) external {
+        if (_numJudges(ledger.epochCount(poolId)) < 2) return;
+        uint256 nodeKey = other ? OTHER_NODE : NODE;
+        Court.Accusation memory a = accusation(nodeKey, _counter++);
+        _file(nodeKey, a);
+        minted += BOND;
+        challengeBy(stranger, a);
+    }
+
+    /// A seat that accepted is named, or the quorum takes a challenge over.
+    function doImplicate(uint256 which, uint256 position, bool takesOver) external {
+        if (_caseIds.length == 0) return;
+        which %= _caseIds.length;
+        bytes32 id = _caseIds[which];
+        uint64 epoch = _filed[which].epoch;
+        uint256 numJudges = _numJudges(epoch);
+        if (numJudges < 2) return;
+        if (takesOver) {
+            try court.accuse(_accusationOf(_filed[which])) {} catch {}
+            return;
+        }
+        (Verdict memory verdict, bytes memory signature) = acceptanceOf(id, epoch, position % numJudges);
+        try court.implicate(id, verdict, signature) {} catch {}
+    }
+
+    /// Appeals, enforces or resolves whatever is due.
     function doDecide(uint256 which, bool appeals) external {
         if (_caseIds.length == 0) return;
         bytes32 id = _caseIds[which % _caseIds.length];
-        Court.Case memory entry = court.caseOf(id);
+        Cases.Case memory entry = court.caseOf(id);
         bool isDue = block.timestamp >= entry.deadline;
-        if (entry.state == Court.CaseState.Accused && isDue) court.enforce(id);
-        if (entry.state == Court.CaseState.Appealed && isDue) court.lapse(id);
-        if (entry.state == Court.CaseState.Accused && !isDue && appeals) {
-            give(provider, address(court), 5 ether);
-            minted += 5 ether;
-            vm.prank(provider);
-            court.appeal(id);
+        if (entry.state == Cases.CaseState.Accused && isDue) court.enforce(id);
+        if (_isBeforeJury(entry)) try court.resolve(id) {} catch {}
+        if (entry.state == Cases.CaseState.Accused && !isDue && appeals) {
+            uint32[] memory implicated = court.implicatedOf(id);
+            minted += BOND;
+            appealBy(implicated.length == 0 ? provider : validatorAt(implicated[0]), id);
         }
     }
 
+    /// Seats a jury; its members vote as they like, or don't.
+    function doJury(uint256 which, uint8[3] calldata votes) external {
+        if (_caseIds.length == 0) return;
+        bytes32 id = _caseIds[which % _caseIds.length];
+        if (!_isBeforeJury(court.caseOf(id)) || court.panelOf(id).commitDeadline != 0) return;
+        mine(3);
+        Jury.Panel memory panel = court.panelOf(id);
+        if (block.timestamp >= panel.deadline || _numJurors(id, panel.epoch) < 3) return;
+        if (block.number > panel.beaconBlock + 256) return court.callJury(id, new uint32[](0));
+        try court.callJury(id, juryIndexes(id, 3)) {}
+        catch {
+            return;
+        }
+        voteAll(id, Jury.Vote(votes[0] % 4), Jury.Vote(votes[1] % 4), Jury.Vote(votes[2] % 4));
+    }
+
     function doEarn(uint256 first, uint256 second) external {
+        if (_numJudges(ledger.epochCount(poolId)) == 0) return;
         uint256 room = pools.budget(poolId) - _firstEarned - _secondEarned;
         _firstEarned += uint128(bound(first, 0, room / 4));
         _secondEarned += uint128(bound(second, 0, room / 4));
@@ -198,24 +263,23 @@ contract Actors is Accusing, Earning, Promising {
 
     function registryOwes() external view returns (uint256 sum) {
         sum = registry.freeStake(provider) + _allotted(node) + _allotted(otherNode);
-        for (uint256 i; i < NUM_VALIDATORS; i++) {
-            sum += registry.freeStake(vm.addr(FIRST_VALIDATOR + i));
+        for (uint256 i; i < numValidators(); i++) {
+            sum += registry.freeStake(validators[i]);
         }
         for (uint32 seat; seat < registry.numSeats(poolId); seat++) {
-            (,,, uint128 bond,) = registry.seatOf(poolId, seat);
+            (,,, uint128 bond,,,) = registry.seatOf(poolId, seat);
             sum += bond;
         }
     }
 
-    /// Bonds of open appeals, what open cases hold of each node, and what cases withhold of earnings.
+    /// Bonds of open appeals and challenges, what open cases hold of each node, and what cases withhold of earnings.
     function courtOwes() external view returns (uint256 bonds, uint256 held, uint256 otherHeld, uint256 withheld) {
         for (uint256 i; i < _caseIds.length; i++) {
-            Court.Case memory entry = court.caseOf(_caseIds[i]);
-            bool isOpen = entry.state == Court.CaseState.Accused || entry.state == Court.CaseState.Appealed;
-            if (entry.state == Court.CaseState.Appealed) bonds += court.appealOf(_caseIds[i]).bond;
-            if (isOpen && entry.node == node) held += entry.heldStake;
-            if (isOpen && entry.node == otherNode) otherHeld += entry.heldStake;
-            if (entry.state != Court.CaseState.Lapsed) withheld += entry.heldEarnings;
+            Cases.Case memory entry = court.caseOf(_caseIds[i]);
+            if (_isBeforeJury(entry)) bonds += BOND;
+            if (_isOpen(entry) && entry.node == node) held += entry.heldStake;
+            if (_isOpen(entry) && entry.node == otherNode) otherHeld += entry.heldStake;
+            if (_isOpen(entry) || entry.state == Cases.CaseState.Upheld) withheld += entry.heldEarnings;
         }
     }
 
@@ -233,12 +297,29 @@ contract Actors is Accusing, Earning, Promising {
         return (pools.bondOf(poolId, coordinator).amount, pools.bondOf(poolId, coordinator).held);
     }
 
+    /// In how many open cases a seat accused, accepted or sits on the jury.
+    function dutiesInCases(uint32 seat) external view returns (uint256 count) {
+        for (uint256 i; i < _caseIds.length; i++) {
+            bytes32 id = _caseIds[i];
+            if (!_isOpen(court.caseOf(id))) continue;
+            count += _times(court.accusersOf(id), seat) + _times(court.implicatedOf(id), seat);
+            Jury.Juror[] memory jurors = court.panelOf(id).jurors;
+            for (uint256 k; k < jurors.length; k++) {
+                if (jurors[k].seat == seat) count++;
+            }
+        }
+    }
+
+    function dutiesInBook(uint32 seat) external view returns (uint256) {
+        return dutiesOf(seat);
+    }
+
     /// All that anybody has outside the contracts.
     function wallets() external view returns (uint256 sum) {
         sum = credits.balanceOf(provider) + credits.balanceOf(payee) + credits.balanceOf(stranger);
         sum += credits.balanceOf(creator) + credits.balanceOf(coordinator);
-        for (uint256 i; i < NUM_VALIDATORS; i++) {
-            sum += credits.balanceOf(vm.addr(FIRST_VALIDATOR + i));
+        for (uint256 i; i < numValidators(); i++) {
+            sum += credits.balanceOf(validators[i]);
         }
     }
 
@@ -257,5 +338,52 @@ contract Actors is Accusing, Earning, Promising {
     function _allotted(address of_) private view returns (uint256) {
         Registry.Allotment memory entry = registry.allotmentOf(of_, poolId);
         return uint256(entry.amount) + entry.unbonding;
+    }
+
+    function _file(uint256 nodeKey, Court.Accusation memory a) private {
+        _caseIds.push(idOf(a.submission));
+        _filed.push(Filed(nodeKey, a.submission.counter, a.inclusion.epoch, a.inclusion.leafIndex));
+    }
+
+    function _accusationOf(Filed memory filed) private view returns (Court.Accusation memory a) {
+        a.submission = submissionOf(vm.addr(filed.nodeKey), filed.counter);
+        bytes32 id = idOf(a.submission);
+        (a.inclusion.epoch, a.inclusion.leafIndex) = (filed.epoch, filed.leafIndex);
+        a.inclusion.document = receivedDocument(id);
+        a.inclusion.proof = LogTree.inclusion(leaves, filed.leafIndex, 0, ledger.epochOf(poolId, filed.epoch).size);
+        a.nodeSignature = sign(filed.nodeKey, id);
+        judge(a, filed.epoch, 0, 2);
+    }
+
+    /// Validators with a seat that can be drawn for the epoch.
+    function _numJudges(uint64 epoch) private view returns (uint256) {
+        return _numEligible(epoch, new address[](0));
+    }
+
+    function _numJurors(bytes32 id, uint64 epoch) private view returns (uint256) {
+        return _numEligible(epoch, partiesOf(id));
+    }
+
+    function _numEligible(uint64 epoch, address[] memory excluded) private view returns (uint256 count) {
+        address[] memory seen = new address[](numValidators());
+        for (uint32 seat; seat < registry.numSeatsAt(poolId, epoch); seat++) {
+            address validator = validatorAt(seat);
+            bool isPassedOver = contains(excluded, validator) || contains(seen, validator);
+            if (registry.seatIsActive(poolId, seat, epoch) && !isPassedOver) seen[count++] = validator;
+        }
+    }
+
+    function _isBeforeJury(Cases.Case memory entry) private pure returns (bool) {
+        return entry.state == Cases.CaseState.Appealed || entry.state == Cases.CaseState.Challenged;
+    }
+
+    function _isOpen(Cases.Case memory entry) private pure returns (bool) {
+        return entry.state == Cases.CaseState.Accused || _isBeforeJury(entry);
+    }
+
+    function _times(uint32[] memory list, uint32 wanted) private pure returns (uint256 count) {
+        for (uint256 i; i < list.length; i++) {
+            if (list[i] == wanted) count++;
+        }
     }
 }

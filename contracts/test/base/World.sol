@@ -8,7 +8,7 @@ import {Messages, Submission, Verdict, EarningsAttestation} from "../../Messages
 import {Pools} from "../../Pools.sol";
 import {Registry} from "../../Registry.sol";
 import {Court} from "../../Court.sol";
-import {PoolConfig} from "../../Types.sol";
+import {Draw, PoolConfig} from "../../Types.sol";
 import {LogTree} from "./LogTree.sol";
 import {Test} from "./Test.sol";
 
@@ -20,7 +20,6 @@ abstract contract World is Test {
     uint256 internal constant NODE = 201;
     uint256 internal constant OTHER_NODE = 202;
     uint256 internal constant FIRST_VALIDATOR = 301;
-    uint256 internal constant NUM_VALIDATORS = 3;
     uint64 internal constant UNBONDING = 120;
     bytes32 internal constant SALT = "deployment";
     bytes32 internal constant RULES = "rules";
@@ -40,6 +39,8 @@ abstract contract World is Test {
     Court internal court;
     uint64 internal poolId;
     bytes32[] internal leaves;
+    address[] internal validators;
+    mapping(address validator => uint256) private _keys;
 
     function setUp() public virtual {
         vm.warp(1_700_000_000);
@@ -52,8 +53,9 @@ abstract contract World is Test {
         pools.fund(poolId, 1_000 ether);
         bondCoordinator(coordinator, 100 ether);
         _enrol();
-        for (uint256 i; i < NUM_VALIDATORS; i++) {
+        for (uint256 i; i < numValidators(); i++) {
             bondSeat(FIRST_VALIDATOR + i);
+            validators.push(vm.addr(FIRST_VALIDATOR + i));
         }
     }
 
@@ -70,6 +72,11 @@ abstract contract World is Test {
         (c.firstSlashBps, c.laterSlashBps, c.bountyBps, c.reauditBps) = (1_000, 10_000, 1_000, 10_000);
         (c.bountyCap, c.maxAsync) = (100 ether, 2);
         (c.coordinator, c.trainer, c.coordinatorBond) = (coordinator, trainer, 100 ether);
+    }
+
+    /// With keys from FIRST_VALIDATOR on, a seat each.
+    function numValidators() internal pure virtual returns (uint256) {
+        return 3;
     }
 
     // --- people ---
@@ -111,8 +118,10 @@ abstract contract World is Test {
     }
 
     function bondSeat(uint256 validatorKey) internal returns (uint32 seat) {
-        stake(vm.addr(validatorKey), 50 ether);
-        vm.prank(vm.addr(validatorKey));
+        address validator = vm.addr(validatorKey);
+        _keys[validator] = validatorKey;
+        stake(validator, 50 ether);
+        vm.prank(validator);
         return registry.bondSeat(poolId);
     }
 
@@ -176,18 +185,30 @@ abstract contract World is Test {
         ledger.sealEpoch(poolId, epoch);
     }
 
+    function settledDocument(bool accepted) internal pure returns (bytes memory) {
+        return abi.encodePacked('{"data":{},"type":"submission.', accepted ? "accepted" : "rejected", '"}');
+    }
+
     /// The raw draws of the first `count` eligible seats, by the plain reading of the rule.
     function drawIndexes(uint64 epoch, bytes32 id, uint32 round, uint256 count, address excluded)
         internal
         view
-        returns (uint32[] memory indexes)
+        returns (uint32[] memory)
     {
+        address[] memory all = new address[](1);
+        all[0] = excluded;
+        return drawIndexesBy(Draw(poolId, epoch, ledger.epochBeacon(poolId, epoch), id, round, 0, all), count);
+    }
+
+    /// The same for any beacon and whoever is excluded.
+    function drawIndexesBy(Draw memory draw, uint256 count) internal view returns (uint32[] memory indexes) {
         indexes = new uint32[](count);
         address[] memory seen = new address[](count);
         uint256 found;
         for (uint32 i; found < count; i++) {
-            address validator = _activeValidatorAt(epoch, id, round, i);
-            if (validator == address(0) || validator == excluded || _contains(seen, validator)) continue;
+            address validator = _activeValidatorAt(draw, i);
+            bool isPassedOver = contains(draw.excluded, validator) || contains(seen, validator);
+            if (validator == address(0) || isPassedOver) continue;
             (indexes[found], seen[found]) = (i, validator);
             found++;
         }
@@ -199,26 +220,37 @@ abstract contract World is Test {
         returns (uint32 seat, uint256 validatorKey)
     {
         seat = registry.drawSeat(poolId, ledger.epochBeacon(poolId, epoch), id, round, index, epoch);
-        (address validator,,,,) = registry.seatOf(poolId, seat);
-        validatorKey = FIRST_VALIDATOR;
-        while (vm.addr(validatorKey) != validator) validatorKey++;
+        validatorKey = keyOf(validatorAt(seat));
     }
 
-    function _activeValidatorAt(uint64 epoch, bytes32 id, uint32 round, uint32 index)
-        private
-        view
-        returns (address validator)
-    {
-        uint32 seat = registry.drawSeat(poolId, ledger.epochBeacon(poolId, epoch), id, round, index, epoch);
-        if (!registry.seatIsActive(poolId, seat, epoch)) return address(0);
-        (validator,,,,) = registry.seatOf(poolId, seat);
+    function validatorAt(uint32 seat) internal view returns (address validator) {
+        (validator,,,,,,) = registry.seatOf(poolId, seat);
     }
 
-    function _contains(address[] memory list, address wanted) private pure returns (bool) {
+    function bondAt(uint32 seat) internal view returns (uint128 bond) {
+        (,,, bond,,,) = registry.seatOf(poolId, seat);
+    }
+
+    /// In how many open cases the seat answers.
+    function dutiesOf(uint32 seat) internal view returns (uint16 numOpen) {
+        (,,,,, numOpen,) = registry.seatOf(poolId, seat);
+    }
+
+    function keyOf(address validator) internal view returns (uint256 key) {
+        key = _keys[validator];
+        assertTrue(key != 0, "no validator of these tests");
+    }
+
+    function contains(address[] memory list, address wanted) internal pure returns (bool) {
         for (uint256 i; i < list.length; i++) {
             if (list[i] == wanted) return true;
         }
         return false;
+    }
+
+    function _activeValidatorAt(Draw memory draw, uint32 index) private view returns (address) {
+        uint32 seat = registry.drawSeat(poolId, draw.beacon, draw.id, draw.round, index, draw.epoch);
+        return registry.seatIsActive(poolId, seat, draw.epoch) ? validatorAt(seat) : address(0);
     }
 
     // --- inside ---

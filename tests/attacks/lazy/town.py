@@ -20,7 +20,8 @@ from coordinator.reaudits import reaudit
 from coordinator.settle import settle
 from coordinator.standing import UNSETTLED
 from protocol.api import ReauditState, SubmissionView
-from protocol.chain.pool import Accusation, CaseRecord, CaseState, LogHead, PoolRecord, VersionRecord
+from protocol.chain.cases import Accusation, CaseRecord, CaseState
+from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
 from protocol.draw import Seat
 from protocol.engines.base import Request
 from protocol.engines.torch import TorchEngine

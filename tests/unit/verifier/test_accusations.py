@@ -9,8 +9,8 @@ import pytest
 
 from protocol.api import SubmissionView, VerdictView
 from protocol.canonical import from_hex0x, hex0x, sha256
+from protocol.chain.cases import NOT_SETTLED, Accusation, CaseRecord, CaseState
 from protocol.chain.contracts import abi_of, encode
-from protocol.chain.pool import Accusation, CaseRecord, CaseState
 from protocol.draw import Seat, drawn_seats
 from protocol.errors import TransactionReverted
 from protocol.merkle.history import event_leaf_hash_of, verify_inclusion
@@ -22,7 +22,7 @@ from verifier.accuse import Accuser, assemble
 from verifier.history import History
 from verifier.verdicts import KeptVerdict, Verdicts
 
-BEACON = "0x" + "be" * 32
+BEACON, OTHER_BEACON = "0x" + "be" * 32, "0x" + "bf" * 32
 MakeSigner = Callable[[int], Signer]
 VALIDATORS = (11, 12, 13)
 
@@ -108,6 +108,14 @@ def signed_work() -> tuple[Signed[Submission], Signed[Task]]:
     return Signed[Submission].by(NODE, submission, DOMAIN), Signed[Task].by(COORDINATOR, task, DOMAIN)
 
 
+def settle(site: Site, log: Any) -> None:
+    """Epoch 1 anchors that round 0 accepted the submission."""
+    log.append("submission.accepted", site.view.submission_id, time=160, num_units=1, payments=[])
+    log.anchor(site.court.chain)
+    site.court.chain.beacons[1] = OTHER_BEACON
+    site.history.follow(site.court.heads(site.history.num_epochs), log.read)
+
+
 @pytest.fixture
 def site(store: sqlite3.Connection, chain: Any, log: Any, make_signer: MakeSigner) -> Site:
     submission_message, task = signed_work()
@@ -147,8 +155,8 @@ def site(store: sqlite3.Connection, chain: Any, log: Any, make_signer: MakeSigne
 
 
 def test_two_agreeing_verdicts_make_an_accusation_that_the_court_can_check(site: Site) -> None:
-    accusation = assemble(site.view, site.received, site.history, site.court)
-    assert accusation is not None
+    accusation = assemble(site.view, site.received, 0, site.history, site.court)
+    assert accusation is not None and accusation.settling == NOT_SETTLED
     order = {
         drawn.seat.index: drawn.draw_index
         for drawn in drawn_seats(BEACON, site.view.submission_id, 0, site.court.seats(), 0)
@@ -182,9 +190,60 @@ def test_a_verdict_that_the_court_would_not_take_does_not_count(
     rules_hash = site.view.submission.message.rules_hash
     other = verdict_by(site.view.submission_id, make_signer(VALIDATORS[1]), 1, rules_hash, **changes)
     view = site.with_verdicts(site.view.verdicts[0], other)
-    assert assemble(view, site.received, site.history, site.court) is None
+    assert assemble(view, site.received, 0, site.history, site.court) is None
     whole = site.with_verdicts(*site.view.verdicts[:2])
-    assert assemble(whole, site.received, site.history, site.court) is not None
+    assert assemble(whole, site.received, 0, site.history, site.court) is not None
+
+
+def test_a_re_audits_accusation_shows_the_settling_and_the_draw_of_its_epoch(
+    site: Site, log: Any, make_signer: MakeSigner
+) -> None:
+    submission_id, rules_hash = site.view.submission_id, site.view.submission.message.rules_hash
+    settle(site, log)
+    again = [
+        verdict_by(submission_id, make_signer(number), i, rules_hash, epoch=1, round=1)
+        for i, number in enumerate(VALIDATORS[1:], start=1)
+    ]
+    view = site.with_verdicts(*again)
+    accusation = assemble(view, site.received, 1, site.history, site.court)
+    assert accusation is not None
+    settling, head = accusation.settling, site.court.head_list[1]
+    assert (settling.epoch, accusation.inclusion.epoch) == (1, 0)
+    document = from_hex0x(settling.document)
+    assert document.endswith(b',"type":"submission.accepted"}')
+    leaf = event_leaf_hash_of(submission_id, hex0x(sha256(document)))
+    assert verify_inclusion(leaf, settling.leaf_index, head.size, settling.proof, head.root)
+    drawn = drawn_seats(OTHER_BEACON, submission_id, 1, site.court.seats(), 1)
+    order = {found.seat.index: found.draw_index for found in drawn}
+    assert [order[verdict.seat] for verdict in accusation.verdicts] == list(accusation.draw_indexes)
+    # Verdicts of another round's draw don't count, and before the settling there is no round 1.
+    mixed = site.with_verdicts(again[0], site.view.verdicts[2])
+    assert assemble(mixed, site.received, 1, site.history, site.court) is None
+    assert assemble(view, site.received, 0, site.history, site.court) is None
+
+
+def test_a_re_audit_that_says_slash_is_accused(site: Site, log: Any, make_signer: MakeSigner) -> None:
+    submission_id, rules_hash = site.view.submission_id, site.view.submission.message.rules_hash
+    settle(site, log)
+    again = [
+        verdict_by(submission_id, make_signer(number), i, rules_hash, epoch=1, round=1)
+        for i, number in enumerate(VALIDATORS[1:], start=1)
+    ]
+    site.view = site.with_verdicts(again[0])
+    site.accuser.turn()
+    assert site.court.accusations == []
+    site.view = site.with_verdicts(*again)
+    site.accuser.turn()
+    assert [accusation.settling.epoch for accusation in site.court.accusations] == [1]
+
+
+def test_a_challenge_is_taken_over_and_any_other_case_is_left_alone(site: Site) -> None:
+    site.court.case = CaseRecord(CaseState.APPEALED, 0, round=0)
+    site.accuser.turn()
+    assert site.court.accusations == []
+    site.court.case = CaseRecord(CaseState.CHALLENGED, 0, round=2)
+    site.accuser.turn()
+    assert len(site.court.accusations) == 1
 
 
 def test_a_forged_signature_does_not_count(site: Site, make_signer: MakeSigner) -> None:
@@ -192,7 +251,7 @@ def test_a_forged_signature_does_not_count(site: Site, make_signer: MakeSigner) 
     pretended = stranger.model_copy(update={"validator": make_signer(VALIDATORS[1]).address})
     for forged in (stranger, pretended):
         view = site.with_verdicts(site.view.verdicts[0], forged)
-        assert assemble(view, site.received, site.history, site.court) is None
+        assert assemble(view, site.received, 0, site.history, site.court) is None
 
 
 def test_from_accusation_to_slash(site: Site) -> None:
@@ -248,7 +307,7 @@ def test_the_courts_word_on_the_deadline_is_final(site: Site) -> None:
 
 
 def test_an_accusation_fits_the_courts_abi(site: Site) -> None:
-    accusation = assemble(site.view, site.received, site.history, site.court)
+    accusation = assemble(site.view, site.received, 0, site.history, site.court)
     assert accusation is not None
     function, (sent,) = abi_of("court").decode_call(encode("court", "accuse", accusation))
     assert function == "accuse"

@@ -13,7 +13,8 @@ import pytest
 
 from protocol.api import Assignment, EarningsStatement, LogEntry, VerdictReveal, VerdictView
 from protocol.canonical import canonical_hash, hex0x, sha256
-from protocol.chain.pool import CaseRecord, CaseState, VersionRecord
+from protocol.chain.cases import CaseRecord, CaseState
+from protocol.chain.pool import VersionRecord
 from protocol.clock import SystemClock
 from protocol.draw import Seat
 from protocol.errors import CoordinatorUnreachable, Rejected

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol.api import SettlingView, Standing
-from protocol.chain.pool import CaseState
+from protocol.chain.cases import CaseState
 from protocol.reasons import Outcome
 from worker.account import Account, Case, Root
 from worker.payment import Payment, PaymentState, payment_of
@@ -48,6 +48,7 @@ OLD, COVERING, NEWER = Root(2, NOW - 9, 30), Root(4, NOW - 1, 100), Root(6, NOW 
         (payment_of(view(70), account(0, 100, COVERING), None), "withheld"),
         (payment_of(view(0), account(), case(CaseState.ACCUSED)), "accused"),
         (payment_of(view(0), account(), case(CaseState.APPEALED)), "before_jury"),
+        (payment_of(view(70), account(), case(CaseState.CHALLENGED)), "before_jury"),
         (payment_of(view(70), account(), case(CaseState.UPHELD)), "slashed"),
         (payment_of(view(0), account(), case(CaseState.LAPSED)), "dropped"),
         (payment_of(view(70), account(100, 0, COVERING), case(CaseState.OVERTURNED)), "paid"),

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from protocol.api import SettlingView, Standing
-from protocol.chain.pool import CaseRecord, CaseState, EarningsRecord
+from protocol.chain.cases import CaseRecord, CaseState
+from protocol.chain.pool import EarningsRecord
 from protocol.errors import ChainError
 from protocol.keystore import CHEAP_SCRYPT_N, create_keystore
 from protocol.merkle.standard import earnings_tree
