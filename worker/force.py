@@ -39,8 +39,7 @@ def force_intake(config: WorkerConfig, submission_id: str) -> ForcedIntake:
     """Raises UsageError for what this node never made or has a receipt for, NotEligible, ChainError."""
     check_unpromised(Outbox(config.data_dir / "outbox", config.give_up_seconds), submission_id)
     clock = SystemClock()
-    ledger = config.ledger or (_ledger(config) if config.deployment is None else None)
-    contracts = connect(config.chain_url, clock, deployment=config.deployment, ledger=ledger)
+    contracts = connect(config.chain_url, clock, deployment=config.deployment, ledger=ledger_of(config))
     with closing(contracts.client.rpc), closing(Journal(config.data_dir / FILE_NAME)) as journal:
         signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
         lane = Lane(contracts.client, signer, clock, journal=journal)
@@ -79,7 +78,9 @@ def announce(contracts: Contracts, lane: Lane, pool_id: int, submission_id: str)
     return ForcedIntake(submission_id=submission_id, include_by_epoch=epoch, transaction_hash=receipt.transaction_hash)
 
 
-def _ledger(config: WorkerConfig) -> str:
-    """As the coordinator names it, where the configuration doesn't."""
+def ledger_of(config: WorkerConfig) -> str | None:
+    """The configured one; where there is neither it nor a deployment file, the one that the coordinator names."""
+    if config.ledger is not None or config.deployment is not None:
+        return config.ledger
     with closing(CoordinatorClient(config.coordinator_url)) as client:
         return client.pool().contracts.ledger

@@ -23,6 +23,7 @@ from coordinator.db.work import SubmissionRow, VerdictRow
 from coordinator.indexer import index_chain
 from protocol.bundle import ProofBundle
 from protocol.canonical import canonical_json, hex0x, sha256
+from protocol.chain.cases import NOT_SETTLED
 from protocol.cli import run
 from protocol.errors import VerificationFailed
 from protocol.merkle.history import event_leaf_hash
@@ -103,6 +104,7 @@ def accuse(world: World, submission_id: str) -> None:
         "submission": case.submission.message,
         "node_signature": case.submission.signature,
         "inclusion": inclusion,
+        "settling": NOT_SETTLED,
         "verdicts": [verdict.verdict.message for verdict in case.verdicts],
         "signatures": [verdict.verdict.signature for verdict in case.verdicts],
         "draw_indexes": [verdict.draw for verdict in case.verdicts],
