@@ -5,10 +5,12 @@ In: the mirrors, or the chain itself for who adds to the bond. Out: how much is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PlainSerializer
 
 from coordinator.config import CoordinatorConfig
 from coordinator.context import Coordinator
@@ -19,23 +21,25 @@ from protocol.chain.journal import FILE_NAME, Journal
 from protocol.chain.lane import Lane
 from protocol.clock import SystemClock
 from protocol.config import load_config
-from protocol.errors import NotEligible
+from protocol.errors import NotEligible, TransactionReverted
 from protocol.keystore import load_signer
 from protocol.lock import FolderLock
 from protocol.signing import Signer
 from protocol.telemetry import get_logger
 from protocol.wire import Address, Wei
 
+WeiChange = Annotated[int, PlainSerializer(str, return_type=str, when_used="json")]
+
 TODO = "stop the coordinator, run `proofpool coordinator bond`, start it again"
 
 
 class BondStatus(BaseModel):
-    """What `proofpool coordinator bond` found and did; `bonded_wei` after it, of `wanted_wei`."""
+    """What a command found and did: `added_wei` (less than zero: taken back), then `bonded_wei` of `wanted_wei`."""
 
     model_config = ConfigDict(frozen=True)
     pool_id: int
     coordinator: Address
-    added_wei: Wei
+    added_wei: WeiChange
     bonded_wei: Wei
     wanted_wei: Wei
 
@@ -49,13 +53,23 @@ def report_bond(coordinator: Coordinator) -> None:
 
 
 def run_bond(file: Path | None) -> BondStatus:
-    """`proofpool coordinator bond`: only while no coordinator runs, whose transactions come from the same key."""
+    """`proofpool coordinator bond`."""
+    return _with_key(file, complete_bond)
+
+
+def run_unbond(file: Path | None) -> BondStatus:
+    """`proofpool coordinator unbond`."""
+    return _with_key(file, take_back_bond)
+
+
+def _with_key(file: Path | None, act: Callable[[Contracts, int, Signer, Journal], BondStatus]) -> BondStatus:
+    """Only while no coordinator runs, whose transactions come from the same key."""
     config = load_config(CoordinatorConfig, "coordinator", file)
     with FolderLock(config.data_dir, "coordinator"):
         contracts = connect(config.chain_url, SystemClock(), deployment=config.deployment, ledger=config.ledger)
         with closing(contracts.client.rpc), closing(Journal(config.data_dir / FILE_NAME)) as journal:
             signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
-            return complete_bond(contracts, config.pool_id, signer, journal)
+            return act(contracts, config.pool_id, signer, journal)
 
 
 def complete_bond(contracts: Contracts, pool_id: int, signer: Signer, journal: Journal | None = None) -> BondStatus:
@@ -95,3 +109,39 @@ def complete_bond(contracts: Contracts, pool_id: int, signer: Signer, journal: J
         bonded_wei=bonded_wei + missing_wei,
         wanted_wei=wanted_wei,
     )
+
+
+def take_back_bond(contracts: Contracts, pool_id: int, signer: Signer, journal: Journal | None = None) -> BondStatus:
+    """Give the key back what no open case holds. Raises NotEligible where there is nothing, or it isn't due yet."""
+    bond, found = contracts.read_all(
+        [Read("pools", "bondOf", (pool_id, signer.address)), Read("pools", "configOf", (pool_id,))]
+    )
+    free_wei = bond["amount"] - bond["held"]
+    if not free_wei:
+        raise NotEligible(
+            "there is no bond to take back",
+            f"{bond['amount']} wei of {signer.address} in pool {pool_id}, {bond['held']} held by open cases",
+            "wait until these are closed" if bond["held"] else "check key and pool",
+        )
+    lane = Lane(contracts.client, signer, SystemClock(), journal=journal)
+    try:
+        contracts.send(lane, "pools", "unbondCoordinator", pool_id)
+    except TransactionReverted as error:
+        if error.name != "BondBusy":
+            raise
+        raise NotEligible(
+            "the bond isn't due yet",
+            _when(int(str(error.arguments[0]))),
+            "it is let go the unbonding time after the key was replaced, or when the pool is over",
+        ) from error
+    return BondStatus(
+        pool_id=pool_id,
+        coordinator=signer.address,
+        added_wei=-free_wei,
+        bonded_wei=bond["held"],
+        wanted_wei=found["coordinator_bond"],
+    )
+
+
+def _when(ready_time: int) -> str:
+    return "the pool is open, and this key its coordinator" if ready_time >= 2**64 else f"chain time {ready_time}"

@@ -1,15 +1,19 @@
-"""`proofpool coordinator …`: serve, bond, migrate, openapi. Nothing heavy is imported until one of them runs."""
+"""`proofpool coordinator …`: serve, bond, unbond, migrate, openapi. Nothing heavy is imported until one runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from coordinator.bond import BondStatus
 
 app = typer.Typer(no_args_is_help=True, help="Lease tasks, take submissions, keep the log.")
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file; environment and flags override it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 @app.command()
@@ -21,18 +25,19 @@ def serve(config: ConfigFile = None) -> None:
 
 
 @app.command()
-def bond(
-    config: ConfigFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-) -> None:
+def bond(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Bond what the pool asks of its coordinator, from the coordinator's own credits. Again is no change."""
     from coordinator.bond import run_bond
 
-    done = run_bond(config)
-    if as_json:
-        print(done.model_dump_json())
-        return
-    print(f"bonded {done.bonded_wei} of {done.wanted_wei} wei in pool {done.pool_id}, {done.added_wei} of it now")
+    _tell(run_bond(config), as_json)
+
+
+@app.command()
+def unbond(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Take the bond back, after the key was replaced and its unbonding time, or when the pool is over."""
+    from coordinator.bond import run_unbond
+
+    _tell(run_unbond(config), as_json)
 
 
 @app.command()
@@ -57,3 +62,10 @@ def openapi() -> None:
     from coordinator.api.app import create_app
 
     print(json.dumps(create_app(None).openapi(), indent=2, sort_keys=True))
+
+
+def _tell(done: BondStatus, as_json: bool) -> None:
+    if as_json:
+        print(done.model_dump_json())
+        return
+    print(f"bonded {done.bonded_wei} of {done.wanted_wei} wei in pool {done.pool_id}, {done.added_wei:+} now")

@@ -167,7 +167,7 @@ def _epoch_committed(session: Session, event: ChainEvent, arguments: Arguments) 
         raise ProofpoolError(
             f"the chain anchors another log in epoch {arguments['epoch']}",
             f"size {arguments['size']} under {arguments['root']}, here {epoch and (epoch.size, epoch.root)}",
-            "another coordinator uses this key, or this database is an old copy: stop one, restore the other",
+            "another coordinator uses this key, this database is an old copy, or seats took over while this was away",
         )
     epoch.transaction_hash, epoch.block = event.transaction_hash, event.block
     epoch.beacon_block = arguments["beacon_block"]

@@ -21,6 +21,7 @@ from worker.outbox import Entry, Outbox
 CREATOR, COORDINATOR, _, PROVIDER, *VALIDATORS = dev_secrets(4 + NUM_VALIDATORS)
 NODE = bytes(31) + b"\x63"
 NOWHERE = "http://127.0.0.1:9"
+UNBONDING = 601
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -102,8 +103,20 @@ def test_a_coordinator_bonds_what_is_missing_once(world: World, keys: Keys, call
     done = document(call("coordinator", "bond", "--config", config, "--json"))
     assert (done["added_wei"], done["bonded_wei"]) == (str(COORDINATOR_BOND_WEI), str(COORDINATOR_BOND_WEI))
     assert document(call("coordinator", "bond", "--config", config, "--json"))["added_wei"] == "0"
+    assert refusal(call("coordinator", "unbond", "--config", config)) == (6, ["error", "why", "do"])
     code, out, _ = call("coordinator", "bond", "--config", config)
     assert code == 0 and out.startswith(f"bonded {COORDINATOR_BOND_WEI} of {COORDINATOR_BOND_WEI} wei")
+
+
+def test_a_replaced_coordinator_takes_its_bond_back(world: World, keys: Keys, call: Command, tmp_path: Path) -> None:
+    config = keys.config("coordinator", COORDINATOR, tmp_path / "data")
+    world.send(world.chain.creator, "pools", "revokeKey", world.pool_id, 0)
+    assert refusal(call("coordinator", "unbond", "--config", config)) == (6, ["error", "why", "do"])
+    world.chain.pass_time(UNBONDING)
+    done = document(call("coordinator", "unbond", "--config", config, "--json"))
+    assert (done["added_wei"], done["bonded_wei"]) == (str(-COORDINATOR_BOND_WEI), "0")
+    assert world.read("credits", "balanceOf", world.coordinator.signer.address) == COORDINATOR_BOND_WEI
+    assert refusal(call("coordinator", "unbond", "--config", config)) == (6, ["error", "why", "do"])
 
 
 def test_a_receipts_file_is_all_that_a_demand_takes(world: World, keys: Keys, call: Command, tmp_path: Path) -> None:
