@@ -27,6 +27,15 @@ def test_a_committed_file_gives_limits_and_says_why(name: str) -> None:
         assert 0 < limit.reject < limit.slash
 
 
+def test_no_stake_rests_on_a_single_token_where_rare_ones_are_far_off() -> None:
+    """bfloat16 has a rare tail, which so many rollouts show; float32 has none."""
+    document = ThresholdFile.model_validate_json((FOLDER / "testnet.bfloat16.json").read_text())
+    assert document.honest.num_rollouts > 30_000
+    assert document.derivations["sampling_margin_max"]["tail"]["method"] == "far"
+    assert document.limits.sampling_margin_max.slash is None
+    assert thresholds.thresholds_of("testnet.float32").sampling_margin_max.slash is not None
+
+
 def test_new_pools_start_from_the_testnets() -> None:
     assert thresholds.default_thresholds() == thresholds.thresholds_of(thresholds.DEFAULT)
 
