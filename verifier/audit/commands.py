@@ -1,4 +1,4 @@
-"""`proofpool audit …`: verify a submission, check the money, keep a bundle; enforce a promise, take over a log."""
+"""`proofpool audit …`: verify a submission, check the money, keep a bundle; challenge; enforce a promise, take over."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verifier.audit.challenge_commands import challenge
 from verifier.audit.inclusion_commands import challenge_inclusion
 from verifier.audit.takeover_commands import attest_earnings, attest_epoch, claim, commit_earnings, commit_epoch
 
@@ -173,5 +174,5 @@ def _print(report: Report, as_json: bool) -> int:
     return report.exit_code
 
 
-for command in (challenge_inclusion, attest_epoch, commit_epoch, attest_earnings, commit_earnings, claim):
+for command in (challenge, challenge_inclusion, attest_epoch, commit_epoch, attest_earnings, commit_earnings, claim):
     app.command()(command)

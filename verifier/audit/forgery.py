@@ -1,0 +1,65 @@
+"""Is it a forgery? An auditor judges a submission itself before it puts a bond on that.
+
+In: a submission's id, its coordinator, the chain. Out: the report of all checks, over every rollout. Task, keys, beacon
+and weights are held against the chain first: else a coordinator could have an auditor find forged what is honest, and
+lose its bond.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from protocol.api import SubmissionView
+from protocol.chain.pool import ChainPool
+from protocol.checks.basis import Given
+from protocol.checks.local_check import check_bytes
+from protocol.checks.report import FileReport
+from protocol.client import CoordinatorClient
+from protocol.errors import VerificationFailed
+from protocol.reasons import RejectReason
+from protocol.wire import ZERO_HASH, Submission, Task
+from verifier.audit.step import must_equal
+
+
+def judge_again(
+    coordinator: str, client: CoordinatorClient, chain: ChainPool, view: SubmissionView, model: Path | None
+) -> FileReport:
+    """All checks of a submission whose signature has been checked.
+
+    Raises VerificationFailed where the coordinator's word isn't the chain's, or the file isn't what was signed.
+    """
+    submission, submission_id, record = view.submission.message, view.submission_id, chain.record()
+    check_task(chain, view.task.check(record.coordinator, chain.domain), submission)
+    if model is None:
+        release = client.weights(submission.policy_version).release.check(record.trainer, chain.domain)
+        manifest_hash = chain.manifest_hash(submission.policy_version)
+        must_equal("the weights aren't those on chain", release.manifest_hash, manifest_hash)
+    with tempfile.TemporaryDirectory(prefix="proofpool-challenge-") as scratch:
+        task, pool = Path(scratch, "task.json"), Path(scratch, "pool.json")
+        task.write_text(view.task.model_dump_json())
+        keys = {"coordinator": record.coordinator, "trainer": record.trainer}
+        pool.write_text(client.pool().model_copy(update=keys).model_dump_json())
+        given = Given(task=task, pool=pool, model=model, coordinator=coordinator)
+        report = check_bytes(client.submission_file(submission_id), given, submission_id=submission_id).report
+    must_equal("the file isn't the one that was signed", report.content_hash, submission.content_hash)
+    return report
+
+
+def check_task(chain: ChainPool, task: Task, submission: Submission) -> None:
+    """The task is the one that the node answered, under the chain's beacon. Raises VerificationFailed."""
+    for name in ("pool_id", "policy_version", "node", "counter", "rules_hash"):
+        must_equal(f"task and submission differ in {name}", getattr(task, name), getattr(submission, name))
+    beacon_hash = chain.version(submission.policy_version).beacon_hash
+    must_equal("the task's beacon isn't the chain's", task.beacon_hash, beacon_hash or ZERO_HASH)
+
+
+def reason_of(report: FileReport) -> RejectReason:
+    """What it is to be challenged for. Raises VerificationFailed where no check would slash it."""
+    if report.outcome != "slash" or report.reason is None:
+        raise VerificationFailed(
+            "this machine finds no forgery",
+            f"{report.outcome}{f': {report.reason}' if report.reason else ''}, {report.num_audited} rollouts judged",
+            "a false challenge costs its bond; --without-check --reason CODE for what was judged elsewhere",
+        )
+    return RejectReason(report.reason)
