@@ -1,4 +1,4 @@
-"""What a verifier asks of the chain, and the two things it tells it.
+"""What a verifier asks of the chain, and what it tells it.
 
 In: a pool. Out: answers of the contracts, never of the coordinator: `protocol/chain/pool.py:ChainPool` gives them;
 tests use a table of answers instead.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from protocol.chain.cases import Accusation, CaseRecord
+from protocol.chain.cases import Accusation, CaseRecord, JuryRecord, JuryTerms, Vote
 from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
 from protocol.draw import Seat
 from protocol.signing import SigningDomain
@@ -61,3 +61,25 @@ class PoolChain(Protocol):
     def enforce(self, submission_id: str) -> None:
         """Carry out a case whose appeal period is over. Raises TransactionReverted."""
         ...
+
+    def juries_summoned(self, first_block: int | None) -> tuple[list[str], int]:
+        """Cases whose jury was summoned from that block on, and the block to ask from next."""
+        ...
+
+    def jury_of(self, case_id: str) -> JuryRecord | None: ...
+
+    def jury_beacon(self, beacon_block: int) -> str | None: ...
+
+    def jury_terms(self) -> JuryTerms: ...
+
+    def parties_of(self, case_id: str) -> tuple[str, ...]:
+        """Whose seats can't sit on a case's jury."""
+        ...
+
+    def call_jury(self, case_id: str, draw_indexes: Sequence[int]) -> None: ...
+
+    def commit_vote(self, case_id: str, position: int, commitment: str) -> None: ...
+
+    def reveal_vote(self, case_id: str, position: int, vote: Vote, salt: str) -> None: ...
+
+    def resolve(self, case_id: str) -> None: ...

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from protocol.api import Assignment
+from protocol.api import Assignment, SubmissionView
 from protocol.canonical import canonical_hash, hex0x, sha256
 from protocol.client import CoordinatorClient
 from protocol.draw import REAUDIT_ROUND
@@ -25,7 +25,7 @@ from protocol.reasons import Cost, Outcome
 from protocol.rules import Rules
 from protocol.signing import Signer, SigningDomain
 from protocol.tokenizer import Tokenizer
-from protocol.wire import MAX_STAMP_REVIEWS, Signed, Verdict
+from protocol.wire import MAX_STAMP_REVIEWS, Signed, Submission, Verdict
 from verifier.case import Dossier, Facts, Instruments
 from verifier.chain import PoolChain
 from verifier.colleagues import drawn_verdict, withheld_verdicts
@@ -89,6 +89,19 @@ class Judge:
         verdict = seal(assignment, finding, self._signer, self._chain.domain)
         return self._verdicts.keep(verdict, claim.node, finding.completions_hash)
 
+    def look_again(self, view: SubmissionView, received: Received) -> Finding:
+        """What the checks say of every row, as a juror asks: no draw, no stamp, and nothing that only we have seen.
+
+        Raises Unreachable, NotFound or Rejected where something can't be fetched.
+        """
+        claim = view.submission.message
+        file = self._client.submission_file(view.submission_id)
+        rules_hashes = self._chain.record().rules_hashes | {claim.rules_hash}
+        facts = self._facts(claim, received, rules_hashes)
+        dossier = Dossier(view.submission, view.task, file, self._rules_of(claim.rules_hash), facts)
+        instruments = self._instruments(dossier.rules, claim.policy_version)
+        return examine(dossier, replace(instruments, find_twin=_no_twin))
+
     def _revealed(self, assignment: Assignment, received: Received) -> list[Revealed]:
         """What others have revealed of this submission, as far as it is a drawn seat's signed word: one a seat.
 
@@ -108,18 +121,22 @@ class Judge:
         return list({one.seat: one for one in drawn if one is not None}.values())[:MAX_STAMP_REVIEWS]
 
     def _fetch(self, assignment: Assignment, received: Received) -> Dossier:
-        claim, record = assignment.submission.message, self._chain.record()
+        claim = assignment.submission.message
         file = self._client.submission_file(assignment.submission_id)
         if hex0x(sha256(file)) != assignment.file_sha256:
             raise VerificationFailed("the coordinator serves another file than it names", assignment.submission_id)
-        facts = Facts(
+        rules_hashes = self._chain.record().rules_hashes | self._settled_rules(assignment)
+        facts = self._facts(claim, received, rules_hashes)
+        return Dossier(assignment.submission, assignment.task, file, self._rules_of(claim.rules_hash), facts)
+
+    def _facts(self, claim: Submission, received: Received, rules_hashes: frozenset[str]) -> Facts:
+        return Facts(
             domain=self._chain.domain,
-            coordinator=record.coordinator,
+            coordinator=self._chain.record().coordinator,
             beacon_hash=self._chain.version(claim.policy_version).beacon_hash,
             received_time=received.time,
-            rules_hashes=record.rules_hashes | self._settled_rules(assignment),
+            rules_hashes=rules_hashes,
         )
-        return Dossier(assignment.submission, assignment.task, file, self._rules_of(claim.rules_hash), facts)
 
     def _settled_rules(self, assignment: Assignment) -> frozenset[str]:
         """In round 1 the pool may have gone over to other rules: whether they were in force was round 0's question."""
@@ -147,6 +164,11 @@ class Judge:
             tokenizer = Tokenizer.load(self._weights.fetch(policy_version))
             self._environments[rules.rules_hash] = environment_of(rules.environment, tokenizer)
         return self._environments[rules.rules_hash]
+
+
+def _no_twin(node: str, completions_hash: str, submission_id: str) -> str | None:
+    """Jurors are to agree, so none asks what it alone has seen before."""
+    return None
 
 
 def stamped(finding: Finding, own: StampSeat, revealed: Sequence[Revealed]) -> Finding:

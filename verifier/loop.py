@@ -7,6 +7,7 @@
     commit   consumes kept verdicts                 produces anchored-to-be roots   waits for nothing
     reveal   consumes anchored commitments          produces revealed verdicts      waits for the next commitEpoch
     accuse   consumes cases with enough slashes     produces accusations, slashes   waits for the appeal period
+    jury     consumes cases before a jury           produces juries, votes, ends    waits for a block, colleagues
     attest   consumes proposed earnings             produces signatures             waits for a statement
 
 Whoever doesn't answer costs its stage one turn, and never the process. A lie of the coordinator is logged and
@@ -32,6 +33,7 @@ from verifier.commitments import Commitments
 from verifier.draws import can_check
 from verifier.history import History
 from verifier.judge import Judge
+from verifier.juror import Jurors
 from verifier.reaudits import Reaudits
 from verifier.verdicts import KeptVerdict, Verdicts
 
@@ -54,6 +56,7 @@ class Verifier:
         accuser: Accuser,
         attester: Attester,
         reaudits: Reaudits,
+        jurors: Jurors,
         clock: Clock,
         judge_seconds: float,
     ) -> None:
@@ -67,6 +70,7 @@ class Verifier:
         self._accuser = accuser
         self._attester = attester
         self._reaudits = reaudits
+        self._jurors = jurors
         self._clock = clock
         self._judge_seconds = judge_seconds
         self._failures: dict[str, int] = {}
@@ -87,6 +91,7 @@ class Verifier:
             self.commit,
             self.reveal,
             self._accuser.turn,
+            self._jurors.turn,
             self._attester.turn,
         )
         for stage in stages:

@@ -34,6 +34,7 @@ from verifier.completions import Completions
 from verifier.config import VerifierConfig
 from verifier.history import History
 from verifier.judge import Judge
+from verifier.juror import Jurors
 from verifier.loop import Verifier
 from verifier.reaudits import Reaudits
 from verifier.store import open_store
@@ -95,6 +96,7 @@ def build_verifier(
     reaudits.remember_validator(signer.address)
     http = httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS)
     weights = Weights(config.data_dir / "weights", chain, client, http, config.num_versions_kept)
+    judge = Judge(signer, chain, client, history, verdicts, weights, Completions(db))
     return Verifier(
         validator=signer.address,
         chain=chain,
@@ -102,10 +104,11 @@ def build_verifier(
         history=history,
         verdicts=verdicts,
         commitments=Commitments(db, signer, chain.domain),
-        judge=Judge(signer, chain, client, history, verdicts, weights, Completions(db)),
+        judge=judge,
         accuser=Accuser(db, chain, client, history),
         attester=Attester(db, signer, chain, client, history, reaudits),
         reaudits=reaudits,
+        jurors=Jurors(db, signer.address, chain, client, history, judge),
         clock=clock,
         judge_seconds=config.judge_seconds,
     )

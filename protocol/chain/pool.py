@@ -23,6 +23,8 @@ from protocol.wire import ZERO_HASH, Verdict
 PAGE_READS = 200
 """Views asked in one request."""
 MAX_ROOTS = 64
+FIRST_LOOK_BLOCKS = 10_000
+"""How far back whoever has never looked for juries looks."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,18 @@ class ChainPool:
     def implicated_of(self, submission_id: str) -> tuple[int, ...]:
         """The seats that accepted the submission and answer for it in the case."""
         return tuple(self._read("court", "implicatedOf", submission_id))
+
+    def juries_summoned(self, first_block: int | None) -> tuple[list[str], int]:
+        """Cases of the pool whose jury was summoned from a block on, and the block to ask from next time.
+
+        `first_block` is None at the first look, which goes `FIRST_LOOK_BLOCKS` back.
+        """
+        head = self.contracts.client.confirmed_head(self._confirmations).number
+        start = max(0, head - FIRST_LOOK_BLOCKS) if first_block is None else first_block
+        logs = self.contracts.client.logs([self.contracts.addresses.court], start, head)
+        events = [event for log in logs if (event := self.contracts.decode(log)) is not None]
+        summons = [e.arguments for e in events if e.name == "JurySummoned"]
+        return [one["case_id"] for one in summons if one["pool_id"] == self.pool_id], max(start, head + 1)
 
     def jury_of(self, case_id: str) -> JuryRecord | None:
         """A case's jury, seated or not; None where none was summoned."""

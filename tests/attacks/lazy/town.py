@@ -39,6 +39,7 @@ from verifier.commitments import Commitments
 from verifier.completions import Completions
 from verifier.history import History
 from verifier.judge import Judge
+from verifier.juror import Jurors
 from verifier.loop import Verifier
 from verifier.reaudits import Reaudits
 from verifier.store import open_store
@@ -100,6 +101,9 @@ class MirrorChain:
     def case_of(self, submission_id: str) -> CaseRecord:
         return CaseRecord(CaseState.NONE, 0)
 
+    def juries_summoned(self, first_block: int | None) -> tuple[list[str], int]:
+        return [], 1
+
     def accuse(self, accusation: Accusation) -> None:
         raise AssertionError("nobody is accused here")
 
@@ -159,10 +163,11 @@ class Town:
             history,
             verdicts,
             Commitments(db, signer, chain.domain),
-            kind(signer, chain, client, history, verdicts, weights, Completions(db)),
+            judge := kind(signer, chain, client, history, verdicts, weights, Completions(db)),
             Accuser(db, chain, client, history),
             Attester(db, signer, chain, client, history, reaudits),
             reaudits,
+            Jurors(db, signer.address, chain, client, history, judge),
             clock=self.site.clock,
             judge_seconds=1_000.0,
         )

@@ -32,6 +32,7 @@ from verifier.commitments import Commitments
 from verifier.completions import Completions
 from verifier.history import History
 from verifier.judge import Judge
+from verifier.juror import Jurors
 from verifier.loop import Verifier
 from verifier.reaudits import Reaudits
 from verifier.store import open_store
@@ -166,6 +167,7 @@ class Site:
         history, verdicts = History(db), Verdicts(db)
         reaudits = Reaudits(db, history.payments)
         weights: Any = WorldWeights(self.world)
+        judge = Judge(VALIDATOR, self.chain, client, history, verdicts, weights, Completions(db))
         return Verifier(
             VALIDATOR.address,
             self.chain,
@@ -173,10 +175,11 @@ class Site:
             history,
             verdicts,
             Commitments(db, VALIDATOR, DOMAIN),
-            Judge(VALIDATOR, self.chain, client, history, verdicts, weights, Completions(db)),
+            judge,
             Accuser(db, self.chain, client, history),
             Attester(db, VALIDATOR, self.chain, client, history, reaudits),
             reaudits,
+            Jurors(db, VALIDATOR.address, self.chain, client, history, judge),
             clock=self.clock,
             judge_seconds=self.judge_seconds,
         )
@@ -220,6 +223,21 @@ def test_a_forgery_gets_its_slash_verdict(site: Site, honest: list[Rollout]) -> 
     verifier.turn()
     verdict = site.coordinator.reveals[0].verdict.message
     assert (verdict.outcome, verdict.reject_reason) == (Outcome.SLASH, RejectReason.REWARD_MISMATCH)
+
+
+@pytest.mark.parametrize(("is_forged", "outcome"), [(False, Outcome.ACCEPT), (True, Outcome.SLASH)])
+def test_a_juror_judges_the_same_again_whatever_it_said_before(
+    site: Site, honest: list[Rollout], is_forged: bool, outcome: Outcome
+) -> None:
+    rows = [replace(r, task_reward=1.0 - r.task_reward) for r in honest] if is_forged else honest
+    submission_id, verifier = site.submit(rows), site.verifier()
+    verifier.turn()
+    work, received = site.coordinator.drawn[0], verifier.history.received(submission_id)
+    view: Any = SimpleNamespace(submission_id=submission_id, submission=work.submission, task=work.task)
+    assert received is not None
+    finding = verifier._judge.look_again(view, received)
+    assert finding.outcome is outcome and finding.case is not None
+    assert verifier.verdicts.count_by_outcome() == {outcome.name.lower(): 1}
 
 
 def test_nobody_judges_while_a_verdict_that_the_log_names_is_held_back(site: Site, honest: list[Rollout]) -> None:

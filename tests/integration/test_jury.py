@@ -1,0 +1,209 @@
+"""Juries on a real chain: verifiers seat themselves, vote and end cases that anybody has brought before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from protocol.api import SubmissionView
+from protocol.chain.cases import CaseState, JuryRecord, Vote
+from protocol.chain.pool import ChainPool
+from protocol.errors import CoordinatorUnreachable
+from protocol.reasons import Outcome, RejectReason
+from protocol.signing import Signer
+from testnet.chain.genesis import dev_signers
+from tests.integration.conftest import CREDIT, NUM_VALIDATORS, SETTLING, World
+from tests.integration.test_appeal import appealed
+from tests.integration.test_audit import accuse
+from tests.integration.test_challenge import outsider
+from verifier.history import History, Received
+from verifier.juror import Jurors
+from verifier.store import open_store
+from verifier.takeover import follow
+
+NUM_JURORS_MORE = 4
+FINE_WEI, NO_SHOW_WEI = 5 * CREDIT // 10, 5 * CREDIT // 100
+
+
+@dataclass
+class Eyes:
+    """Sees the file as a judge would that finds `outcome`, or that can't have it."""
+
+    outcome: Outcome = Outcome.ACCEPT
+    is_blind: bool = False
+    content_hash: str | None = None
+    num_looks: int = 0
+
+    def look_again(self, view: SubmissionView, received: Received) -> Any:
+        self.num_looks += 1
+        if self.is_blind:
+            raise CoordinatorUnreachable("the file isn't served")
+        case = SimpleNamespace(content_hash=self.content_hash or view.submission.message.content_hash)
+        return SimpleNamespace(outcome=self.outcome, case=case)
+
+
+@dataclass
+class Bench:
+    """All validators' verifiers, as far as juries go."""
+
+    world: World
+    folder: Path
+    eyes: Eyes = field(default_factory=Eyes)
+    away: set[str] = field(default_factory=set)
+
+    def jurors(self, signer: Signer) -> Jurors:
+        """A process on the validator's folder: calling this again is a restart."""
+        db = open_store(self.folder / signer.address)
+        history, pool = History(db), self.pool(signer)
+        follow(history, pool, self.world.client().entries)
+        judge: Any = self.eyes
+        return Jurors(db, signer.address, pool, self.world.client(), history, judge)
+
+    def pool(self, signer: Signer | None = None) -> ChainPool:
+        lane = None if signer is None else self.world.chain.lane(signer)
+        return ChainPool(self.world.contracts, self.world.pool_id, lane=lane)
+
+    def turn(self) -> None:
+        for signer in self.world.validators:
+            if signer.address not in self.away:
+                self.jurors(signer).turn()
+        self.world.chain.mine()
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        for _ in range(8):
+            if holds():
+                return
+            self.turn()
+        raise AssertionError("it doesn't come to hold")
+
+    def seat(self, case_id: str) -> None:
+        """One verifier calls the jury; nobody votes yet."""
+        while not self.jury(case_id).is_seated:
+            self.jurors(self.world.validators[0]).turn()
+            self.world.chain.mine()
+
+    def state(self, case_id: str) -> CaseState:
+        return self.pool().case_of(case_id).state
+
+    def jury(self, case_id: str) -> JuryRecord:
+        found = self.pool().jury_of(case_id)
+        assert found is not None
+        return found
+
+    def bond(self, seat: int) -> int:
+        return int(self.world.read("registry", "seatOf", self.world.pool_id, seat)["bond"])
+
+
+@pytest.fixture
+def bench(world: World, tmp_path: Path) -> Bench:
+    """With validators enough that some have no part in a case."""
+    world.send(world.provider, "credits", "faucet", 2 * CREDIT)
+    for signer in dev_signers(4 + NUM_VALIDATORS + NUM_JURORS_MORE)[4 + NUM_VALIDATORS :]:
+        world.send(signer, "credits", "faucet", 100 * CREDIT)
+        world.send(signer, "credits", "approve", world.contracts.addresses.registry, 100 * CREDIT)
+        world.send(signer, "registry", "stake", 100 * CREDIT)
+        world.send(signer, "registry", "bondSeat", world.pool_id)
+        world.validators.append(signer)
+    world.close_epoch()
+    return Bench(world, tmp_path)
+
+
+def accused_and_appealed(world: World) -> str:
+    submission_id = world.submit()
+    world.judge(submission_id, Outcome.SLASH, RejectReason.WRONG_PROMPTS)
+    accuse(world, submission_id)
+    assert appealed(world, submission_id, world.provider).sent
+    return submission_id
+
+
+def credits_of(world: World, signer: Signer) -> int:
+    return int(world.read("credits", "balanceOf", signer.address))
+
+
+def test_who_was_wrongly_accused_is_acquitted_and_the_accusers_pay(bench: Bench) -> None:
+    world = bench.world
+    before = credits_of(world, world.provider)
+    case_id = accused_and_appealed(world)
+    accusers = bench.pool().accusers_of(case_id)
+    bench.until(lambda: bench.state(case_id).is_over)
+    assert bench.state(case_id) is CaseState.OVERTURNED
+    assert {juror.vote for juror in bench.jury(case_id).jurors} == {Vote.OVERTURN}
+    assert not {juror.seat for juror in bench.jury(case_id).jurors} & set(accusers)
+    assert [bench.bond(seat) for seat in accusers] == [5 * CREDIT - FINE_WEI] * 2
+    assert credits_of(world, world.provider) - before == FINE_WEI, "half of two fines, beside the bond"
+
+
+def test_a_forger_who_appeals_is_slashed_and_his_bond_is_the_jurors(bench: Bench) -> None:
+    world, bench.eyes.outcome = bench.world, Outcome.SLASH
+    before, staked = credits_of(world, world.provider), bench.pool().allotment_wei(world.node.address)
+    case_id = accused_and_appealed(world)
+    bench.until(lambda: bench.state(case_id).is_over)
+    assert bench.state(case_id) is CaseState.UPHELD
+    assert before - credits_of(world, world.provider) == CREDIT
+    assert bench.pool().allotment_wei(world.node.address) < staked
+
+
+def test_an_accepted_forgery_that_an_outsider_challenges_costs_provider_and_seats(bench: Bench, tmp_path: Path) -> None:
+    world, bench.eyes.outcome = bench.world, Outcome.SLASH
+    case_id, challenger = world.accept(), outsider(world, tmp_path)
+    before, staked = credits_of(world, world.chain.creator), bench.pool().allotment_wei(world.node.address)
+    accepting = challenger.challenge(case_id).implicated_seats
+    bench.until(lambda: bench.state(case_id).is_over)
+    assert bench.state(case_id) is CaseState.UPHELD and accepting
+    assert [bench.bond(seat) for seat in accepting] == [5 * CREDIT - FINE_WEI] * len(accepting)
+    assert bench.pool().allotment_wei(world.node.address) < staked
+    assert credits_of(world, world.chain.creator) > before, "the bond is back, with a bounty"
+
+
+def test_a_jury_that_does_not_show_up_decides_nothing_and_pays_for_that(bench: Bench) -> None:
+    world = bench.world
+    before = credits_of(world, world.provider)
+    case_id = accused_and_appealed(world)
+    bench.seat(case_id)
+    seats = [juror.seat for juror in bench.jury(case_id).jurors]
+    world.chain.pass_time(SETTLING["jury_period"] + 1)
+    bench.until(lambda: bench.state(case_id).is_over)
+    assert bench.state(case_id) is CaseState.LAPSED
+    assert credits_of(world, world.provider) == before
+    assert [bench.bond(seat) for seat in seats] == [5 * CREDIT - NO_SHOW_WEI] * len(seats)
+
+
+def test_a_restart_commits_once_and_reveals_what_it_kept(bench: Bench) -> None:
+    world = bench.world
+    case_id = accused_and_appealed(world)
+    bench.seat(case_id)
+    first = bench.jury(case_id).jurors[0]
+    signer = world.validator(first.validator)
+    broken = bench.jurors(signer)
+
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    broken._chain.commit_vote = killed  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        broken.turn()
+    assert not bench.jury(case_id).jurors[0].has_committed and bench.eyes.num_looks == 1
+    bench.eyes.outcome = Outcome.SLASH  # a second look would say something else: what was kept stands
+    for _ in range(2):
+        bench.jurors(signer).turn()
+    assert bench.jury(case_id).jurors[0].has_committed and bench.eyes.num_looks == 1
+    bench.until(lambda: bench.jury(case_id).is_complete or bench.state(case_id).is_over)
+    assert [juror.vote for juror in bench.jury(case_id).jurors] == [Vote.OVERTURN, Vote.UPHOLD, Vote.UPHOLD]
+
+
+@pytest.mark.parametrize("lack", [Eyes(is_blind=True), Eyes(content_hash="0x" + "0d" * 32)], ids=["none", "other"])
+def test_evidence_that_is_not_served_is_waited_for_and_then_said(bench: Bench, lack: Eyes) -> None:
+    world, bench.eyes = bench.world, lack
+    case_id = accused_and_appealed(world)
+    bench.seat(case_id)
+    bench.turn()
+    assert not any(juror.has_committed for juror in bench.jury(case_id).jurors)
+    world.chain.pass_time(bench.jury(case_id).commit_deadline - bench.pool().time() - 6)
+    bench.until(lambda: bench.state(case_id).is_over)
+    assert {juror.vote for juror in bench.jury(case_id).jurors} == {Vote.UNAVAILABLE}
+    assert bench.state(case_id) is CaseState.LAPSED
