@@ -1,9 +1,10 @@
 """From slash verdicts to a slash: the case is opened, and carried out once the appeal period is over.
 
 In: submissions that this verifier found forged, in round 0 or as a re-audit, everybody's revealed verdicts, the checked
-log, the chain. Out: `Court.accuse`, later `Court.enforce`. Any verifier may send either, so a colleague who was first
-is no fault; what is accused is read from the Court each time, so a restart repeats nothing. Everything in an
-accusation is checked here first: a refused transaction costs gas.
+log, the chain. Out: `Court.accuse`, `Court.implicate` for seats that accepted what a re-audit condemns, later
+`Court.enforce`. Any verifier may send each, so a colleague who was first is no fault; what is accused, and who is
+named, is read from the Court each time, so a restart repeats nothing. Everything in an accusation is checked first:
+a refused transaction costs gas.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from protocol.canonical import hex0x
 from protocol.chain.cases import NOT_SETTLED, Accusation, CaseState, Inclusion
 from protocol.client import CoordinatorClient
 from protocol.draw import REAUDIT_ROUND
-from protocol.errors import SignatureInvalid, TransactionReverted
+from protocol.errors import NotFound, Rejected, SignatureInvalid, TransactionReverted, Unreachable
 from protocol.reasons import SLASHABLE_MASK, Outcome
 from protocol.signing import SigningDomain
 from protocol.telemetry import get_logger
@@ -25,6 +26,7 @@ from protocol.wire import Signed, Verdict
 from verifier.chain import PoolChain
 from verifier.draws import draw_order, drawing_epoch
 from verifier.history import History, Leaf, Received
+from verifier.implicate import implicate
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS closed_case (submission_id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
@@ -52,6 +54,8 @@ class Accuser:
         self._chain = chain
         self._client = client
         self._history = history
+        self._named: set[str] = set()
+        """Cases whose accepting seats are named; after a restart the Court says which were."""
         db.executescript(SCHEMA)
 
     def turn(self) -> None:
@@ -76,6 +80,8 @@ class Accuser:
             self._enforce(submission_id)
         elif case.state.is_over:
             self._close(submission_id, case.state.name.lower())
+        elif case.round == REAUDIT_ROUND and submission_id not in self._named:
+            self._implicate(submission_id)
 
     def _try_to_accuse(self, submission_id: str) -> None:
         """Accuse as soon as enough verdicts are revealed; give up long after the Court stopped listening."""
@@ -104,6 +110,17 @@ class Accuser:
         else:
             seats = [verdict.seat for verdict in accusation.verdicts]
             get_logger().info("submission.accused", submission_id=submission_id, seats=seats)
+
+    def _implicate(self, submission_id: str) -> None:
+        """Round 0 accepted what the re-audit condemns: who did answers for it, as far as the coordinator shows it."""
+        try:
+            verdicts = self._client.submission(submission_id).verdicts
+        except (Unreachable, NotFound, Rejected) as error:
+            # Other cases have deadlines too: this one is asked for again in the next turn.
+            get_logger().warning("stage.postponed", stage="implicate", kind=type(error).__name__, detail=str(error))
+            return
+        implicate(self._chain, self._chain.record().pool_id, submission_id, verdicts)
+        self._named.add(submission_id)
 
     def _enforce(self, submission_id: str) -> None:
         try:

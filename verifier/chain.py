@@ -13,6 +13,7 @@ from protocol.chain.cases import Accusation, CaseRecord, JuryRecord, JuryTerms, 
 from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
 from protocol.draw import Seat
 from protocol.signing import SigningDomain
+from protocol.wire import Verdict
 
 NUM_HEADS_ON_CHAIN = 2048
 """Ledger.RING: how many heads, and beacons, the contract remembers."""
@@ -56,6 +57,14 @@ class PoolChain(Protocol):
 
     def accuse(self, accusation: Accusation) -> None:
         """Open a case. Raises TransactionReverted where the Court refuses it."""
+        ...
+
+    def implicated_of(self, submission_id: str) -> tuple[int, ...]:
+        """The seats that accepted the submission and answer for it in the case."""
+        ...
+
+    def implicate(self, submission_id: str, verdict: Verdict, signature: str) -> None:
+        """Name another one. Raises TransactionReverted."""
         ...
 
     def enforce(self, submission_id: str) -> None:

@@ -12,7 +12,7 @@ from protocol.canonical import from_hex0x, hex0x, sha256
 from protocol.chain.cases import NOT_SETTLED, Accusation, CaseRecord, CaseState
 from protocol.chain.contracts import abi_of, encode
 from protocol.draw import Seat, drawn_seats
-from protocol.errors import TransactionReverted
+from protocol.errors import CoordinatorUnreachable, TransactionReverted
 from protocol.merkle.history import event_leaf_hash_of, verify_inclusion
 from protocol.reasons import Outcome, RejectReason
 from protocol.signing import Signer
@@ -35,6 +35,7 @@ class Court:
     case: CaseRecord = field(default_factory=lambda: CaseRecord(CaseState.NONE, 0))
     accusations: list[Accusation] = field(default_factory=list)
     enforced: list[str] = field(default_factory=list)
+    implicated: list[int] = field(default_factory=list)
     now: int = 200
     refusal: str = ""
 
@@ -53,6 +54,12 @@ class Court:
         self.accusations.append(accusation)
         self.case = CaseRecord(CaseState.ACCUSED, self.now + 15)
 
+    def implicated_of(self, submission_id: str) -> tuple[int, ...]:
+        return tuple(self.implicated)
+
+    def implicate(self, submission_id: str, verdict: Verdict, signature: str) -> None:
+        self.implicated.append(verdict.seat)
+
     def enforce(self, submission_id: str) -> None:
         if self.refusal:
             raise TransactionReverted("refused", self.refusal)
@@ -68,8 +75,11 @@ class Site:
     history: History
     view: SubmissionView
     store: sqlite3.Connection
+    is_silent: bool = False
 
     def submission(self, submission_id: str) -> SubmissionView:
+        if self.is_silent:
+            raise CoordinatorUnreachable("the coordinator doesn't answer")
         return self.view
 
     @property
@@ -193,6 +203,27 @@ def test_a_verdict_that_the_court_would_not_take_does_not_count(
     assert assemble(view, site.received, 0, site.history, site.court) is None
     whole = site.with_verdicts(*site.view.verdicts[:2])
     assert assemble(whole, site.received, 0, site.history, site.court) is not None
+
+
+@pytest.mark.parametrize(("round_number", "named"), [(1, [2]), (0, [])])
+def test_who_accepted_what_a_re_audit_condemns_is_named_once(
+    site: Site, make_signer: MakeSigner, round_number: int, named: list[int]
+) -> None:
+    rules_hash, accepted = site.view.submission.message.rules_hash, {"outcome": int(Outcome.ACCEPT), "reason": 0}
+    honest = verdict_by(site.view.submission_id, make_signer(VALIDATORS[2]), 2, rules_hash, **accepted)
+    forged = verdict_by(site.view.submission_id, make_signer(VALIDATORS[2]), 1, rules_hash, **accepted)
+    site.view = site.with_verdicts(site.view.verdicts[0], forged, honest)
+    site.court.case = CaseRecord(CaseState.ACCUSED, site.court.now + 15, round=round_number)
+    accuser, site.is_silent = site.accuser, True
+    accuser.turn()
+    assert site.court.implicated == [], "a coordinator that doesn't answer is asked again"
+    site.is_silent = False
+    for one in (accuser, accuser, site.accuser):  # the last one after a restart
+        one.turn()
+        assert site.court.implicated == named
+    site.court.now += 15
+    accuser.turn()
+    assert site.court.enforced == [site.view.submission_id]
 
 
 def test_a_re_audits_accusation_shows_the_settling_and_the_draw_of_its_epoch(
