@@ -10,7 +10,7 @@ import {Pools} from "./Pools.sol";
 import {Registry} from "./Registry.sol";
 import {CaseTerms, Draw, JuryTerms} from "./Types.sol";
 
-/// What the parts of the Court share: the contracts that it asks, and what becomes of money that it holds.
+/// What Court and Jury share: the contracts that they ask, and what becomes of money that they hold.
 abstract contract Bench is ReentrancyGuardTransient {
     using SafeERC20 for IERC20;
 
@@ -18,6 +18,9 @@ abstract contract Bench is ReentrancyGuardTransient {
     Registry public immutable registry;
     Pools public immutable pools;
     Ledger public immutable ledger;
+
+    error TooLate(uint64 deadline);
+    error TooEarly(uint64 deadline);
 
     constructor(Credits credits_, Registry registry_, Pools pools_, Ledger ledger_) {
         credits = credits_;
@@ -84,7 +87,7 @@ abstract contract Bench is ReentrancyGuardTransient {
         registry.holdSeats(poolId, seats);
     }
 
-    /// The seats pay for a wrong verdict; the Court has then what they paid.
+    /// The seats pay for a wrong verdict; what they paid is here then.
     function _slashSeats(uint64 poolId, uint32[] memory seats, bytes32 caseId) internal returns (uint256) {
         return registry.slashSeats(poolId, seats, caseId);
     }

@@ -51,7 +51,7 @@ abstract contract Bonds is ReentrancyGuardTransient {
         uint64 indexed poolId, address indexed coordinator, bytes32 indexed id, uint128 amount, uint128 compensation
     );
 
-    error NotLedgerOrCourt(address caller);
+    error NotJudge(address caller);
     error NotTheCoordinator(address caller);
     error BondZero();
     error BondBusy(uint256 readyTime);
@@ -59,9 +59,9 @@ abstract contract Bonds is ReentrancyGuardTransient {
     error HoldExists(bytes32 id);
     error NoSuchHold(bytes32 id);
 
-    /// The Ledger for broken promises, the Court for false earnings.
+    /// The Ledger for broken promises, the Jury for false earnings.
     modifier onlyJudges() {
-        if (!_isJudge(msg.sender)) revert NotLedgerOrCourt(msg.sender);
+        if (!_isJudge(msg.sender)) revert NotJudge(msg.sender);
         _;
     }
 

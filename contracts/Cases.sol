@@ -3,11 +3,12 @@ pragma solidity 0.8.37;
 
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {Bench} from "./Bench.sol";
 import {Jury} from "./Jury.sol";
 import {CaseTerms, SlashOrder} from "./Types.sol";
 
 /// The Court's cases: what each holds while it is open, and who pays whom at its end.
-abstract contract Cases is Jury {
+abstract contract Cases is Bench {
     using SafeERC20 for IERC20;
 
     enum CaseState {
@@ -44,6 +45,8 @@ abstract contract Cases is Jury {
     /// A case slashes at most this many seats that accepted.
     uint256 internal constant MAX_IMPLICATED = 8;
 
+    Jury public immutable jury;
+
     mapping(bytes32 submissionId => Case) internal _cases;
     mapping(bytes32 submissionId => Bond) internal _bonds;
     mapping(bytes32 submissionId => uint32[]) internal _implicated;
@@ -67,6 +70,10 @@ abstract contract Cases is Jury {
     error AlreadyImplicated(uint32 seat);
     error ImplicatedFull();
 
+    constructor(Jury jury_) {
+        jury = jury_;
+    }
+
     // --- views ---
 
     function caseOf(bytes32 submissionId) external view returns (Case memory) {
@@ -88,8 +95,9 @@ abstract contract Cases is Jury {
         return _implicated[submissionId];
     }
 
-    /// Provider, claimant of the bond, and the validators of seats that accused or accepted.
-    function partiesOf(bytes32 submissionId) public view virtual override returns (address[] memory parties) {
+    /// Who may not sit on the case's jury: provider, claimant of the bond, the validators of seats that accused or
+    /// accepted.
+    function partiesOf(bytes32 submissionId) external view returns (address[] memory parties) {
         Case storage entry = _cases[submissionId];
         address[] memory accusers = _validatorsOf(entry.poolId, _unpackSeats(entry));
         address[] memory implicated = _validatorsOf(entry.poolId, _implicated[submissionId]);
@@ -121,9 +129,9 @@ abstract contract Cases is Jury {
         if (entry.heldEarnings != 0) ledger.holdEarnings(entry.poolId, provider, submissionId, entry.heldEarnings);
     }
 
-    function _summon(bytes32 submissionId, uint64 poolId, uint128 bond, uint32 juryPeriod) internal {
+    function _summon(bytes32 submissionId, uint64 poolId, uint128 bond) internal {
         _bonds[submissionId] = Bond(msg.sender, bond);
-        _summonJury(submissionId, poolId, juryPeriod);
+        jury.summon(submissionId, poolId);
         IERC20(credits).safeTransferFrom(msg.sender, address(this), bond);
     }
 

@@ -7,11 +7,12 @@ import {Bench} from "./Bench.sol";
 import {Cases} from "./Cases.sol";
 import {Credits} from "./Credits.sol";
 import {Evidence} from "./Evidence.sol";
+import {Jury} from "./Jury.sol";
 import {Ledger} from "./Ledger.sol";
 import {Submission, Verdict} from "./Messages.sol";
 import {Pools} from "./Pools.sol";
 import {Registry} from "./Registry.sol";
-import {CaseTerms, Draw, JuryTerms} from "./Types.sol";
+import {CaseTerms, Draw, JURY_ROUND, JuryTerms, Vote} from "./Types.sol";
 
 /// Cases about forged submissions: from drawn seats' signed verdicts, or anybody's challenge, to a slash or none.
 ///
@@ -56,8 +57,9 @@ contract Court is Evidence, Cases {
     error NotAccused(address caller);
     error NotAcceptance(bytes32 submissionId, uint32 seat);
 
-    constructor(Credits credits_, Registry registry_, Pools pools_, Ledger ledger_)
+    constructor(Credits credits_, Registry registry_, Pools pools_, Ledger ledger_, Jury jury_)
         Bench(credits_, registry_, pools_, ledger_)
+        Cases(jury_)
     {}
 
     // --- opening a case ---
@@ -104,7 +106,7 @@ contract Court is Evidence, Cases {
         _open(submissionId, entry, provider, terms, true);
         JuryTerms memory juryTerms = _juryTerms(entry.poolId);
         _emitChallenged(submissionId, provider, entry, evidenceHash, juryTerms.challengeBond);
-        _summon(submissionId, entry.poolId, juryTerms.challengeBond, juryTerms.juryPeriod);
+        _summon(submissionId, entry.poolId, juryTerms.challengeBond);
     }
 
     // --- while it is open ---
@@ -120,7 +122,7 @@ contract Court is Evidence, Cases {
         JuryTerms memory terms = _juryTerms(poolId);
         entry.state = CaseState.Appealed;
         emit Appealed(poolId, submissionId, msg.sender, terms.appealBond);
-        _summon(submissionId, poolId, terms.appealBond, terms.juryPeriod);
+        _summon(submissionId, poolId, terms.appealBond);
     }
 
     /// A seat that signed that it accepts the submission answers for that in the open case. Anybody may show it.
@@ -159,7 +161,7 @@ contract Court is Evidence, Cases {
         if (entry.state != CaseState.Appealed && entry.state != CaseState.Challenged) {
             revert WrongState(submissionId, entry.state);
         }
-        (Vote finding, address[] memory voters) = _closeJury(submissionId);
+        (Vote finding, address[] memory voters) = jury.close(submissionId);
         if (finding == Vote.Uphold) _uphold(submissionId, entry, voters);
         else if (finding == Vote.Overturn) _overturn(submissionId, entry, voters);
         else _lapse(submissionId, entry);
@@ -176,10 +178,9 @@ contract Court is Evidence, Cases {
         bool isUndecided = state == CaseState.Challenged || state == CaseState.Lapsed;
         if (entry.round != JURY_ROUND || !isUndecided) revert CaseExists(submissionId);
         if (state == CaseState.Challenged) {
-            _dismissJury(submissionId);
+            jury.dismiss(submissionId);
             _lapse(submissionId, entry);
         }
-        _forgetJury(submissionId);
         delete _implicated[submissionId];
     }
 

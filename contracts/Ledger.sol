@@ -14,6 +14,12 @@ import {Registry} from "./Registry.sol";
 import {SigningDomain} from "./SigningDomain.sol";
 import {Draw} from "./Types.sol";
 
+/// What is asked of the Jury.
+interface ClaimGate {
+    /// When a root of the pool becomes claimable that would be at `time`, were there no disputes.
+    function claimableTime(uint64 poolId, uint64 time) external view returns (uint64);
+}
+
 /// What happened, per pool: heads of the audit log and their beacons, policy versions and theirs, earnings.
 ///
 /// Heads only grow, each proven to extend the last. Earnings roots are gross and cumulative; what a case takes is
@@ -52,7 +58,8 @@ contract Ledger is Inclusions {
         bytes32 root;
         uint128 total; // gross, of all accounts
         uint64 previousEpoch; // whose root this one follows; its own epoch for the first
-        uint64 claimableTime;
+        uint56 claimableTime; // unless a dispute holds it longer
+        bool isByCoordinator; // who committed it
     }
 
     struct Account {
@@ -69,6 +76,7 @@ contract Ledger is Inclusions {
     uint64 public constant RING = 2048;
 
     address public immutable court;
+    ClaimGate public immutable jury;
 
     mapping(uint64 poolId => Log) private _logs;
     mapping(uint64 poolId => mapping(uint64 slot => Epoch)) private _epochs;
@@ -84,6 +92,7 @@ contract Ledger is Inclusions {
     event WeightsPublished(uint64 indexed poolId, uint64 indexed version, bytes32 manifestHash, uint64 beaconBlock);
     event VersionSealed(uint64 indexed poolId, uint64 indexed version, uint64 beaconBlock, bytes32 beaconHash);
     event VersionRearmed(uint64 indexed poolId, uint64 indexed version, uint64 beaconBlock);
+    event EarningsRevoked(uint64 indexed poolId, uint64 indexed epoch, bytes32 root);
     event EarningsCommitted(
         uint64 indexed poolId, uint64 indexed epoch, bytes32 root, uint128 total, uint64 claimableTime
     );
@@ -97,6 +106,7 @@ contract Ledger is Inclusions {
 
     error NotPools(address caller);
     error NotCourt(address caller);
+    error NotJury(address caller);
     error NotCoordinator(address caller);
     error NotTrainer(address caller);
     error EpochOutOfOrder(uint64 epoch, uint64 expected);
@@ -122,15 +132,20 @@ contract Ledger is Inclusions {
     error NothingToClaim();
     error CoordinatorNotSilent(uint256 silentTime);
 
-    constructor(Pools pools_, Registry registry_, address court_, bytes32 salt)
+    constructor(Pools pools_, Registry registry_, address court_, ClaimGate jury_, bytes32 salt)
         SigningDomain(salt)
         Inclusions(pools_, registry_)
     {
-        court = court_;
+        (court, jury) = (court_, jury_);
     }
 
     modifier onlyCourt() {
         if (msg.sender != court) revert NotCourt(msg.sender);
+        _;
+    }
+
+    modifier onlyJury() {
+        if (msg.sender != address(jury)) revert NotJury(msg.sender);
         _;
     }
 
@@ -229,7 +244,7 @@ contract Ledger is Inclusions {
         if (msg.sender != _logs[poolId].coordinator) _checkSilent(poolId);
         if (root == 0) revert HashZero();
         _checkAttested(EarningsAttestation(poolId, epoch, root, total, 0), drawIndexes, signatures);
-        _pushEarnings(poolId, epoch, root, total);
+        _pushEarnings(poolId, epoch, root, total, msg.sender == _logs[poolId].coordinator);
     }
 
     /// Pays `account` what the root of `epoch` proves, less what it had and what cases withhold. Anybody may call.
@@ -240,7 +255,8 @@ contract Ledger is Inclusions {
         Earnings storage earnings = _earnings[poolId][epoch];
         bytes32 root = earnings.root;
         if (root == 0) revert NoEarnings(epoch);
-        if (block.timestamp < earnings.claimableTime) revert NotClaimableYet(earnings.claimableTime);
+        uint64 claimableTime = jury.claimableTime(poolId, earnings.claimableTime);
+        if (block.timestamp < claimableTime) revert NotClaimableYet(claimableTime);
         bytes32 leaf = keccak256(bytes.concat(keccak256(abi.encode(account, cumulative))));
         if (!MerkleProof.verifyCalldata(proof, root, leaf)) revert NotInEarnings(account, cumulative);
         Account storage entry = _accounts[poolId][account];
@@ -268,6 +284,24 @@ contract Ledger is Inclusions {
     function deductEarnings(uint64 poolId, address account, bytes32 submissionId, uint128 amount) external onlyCourt {
         _totals[poolId].deducted += amount;
         emit EarningsDeducted(poolId, account, submissionId, amount);
+    }
+
+    // --- disputes over earnings, for the Jury only ---
+
+    /// Takes back the root of `epoch` and all after it; the one before is the newest again.
+    function revokeEarnings(uint64 poolId, uint64 epoch) external onlyJury {
+        mapping(uint64 => Earnings) storage roots = _earnings[poolId];
+        Totals storage totals = _totals[poolId];
+        uint64 newest = totals.earningsEpoch;
+        uint64 revoked;
+        do {
+            revoked = newest;
+            newest = roots[revoked].previousEpoch;
+            emit EarningsRevoked(poolId, revoked, roots[revoked].root);
+            delete roots[revoked];
+        } while (revoked != epoch);
+        // Before the first root there is none: `newest` is then the revoked epoch, and its total zero.
+        (totals.earningsEpoch, totals.total) = (newest, roots[newest].total);
     }
 
     // --- views ---
@@ -359,7 +393,7 @@ contract Ledger is Inclusions {
     function claimableEarnings(uint64 poolId) external view returns (uint64 epoch, Earnings memory earnings) {
         epoch = _totals[poolId].earningsEpoch;
         earnings = _earnings[poolId][epoch];
-        while (earnings.root != 0 && block.timestamp < earnings.claimableTime) {
+        while (earnings.root != 0 && block.timestamp < jury.claimableTime(poolId, earnings.claimableTime)) {
             if (earnings.previousEpoch == epoch) return (0, _none());
             epoch = earnings.previousEpoch;
             earnings = _earnings[poolId][epoch];
@@ -461,7 +495,7 @@ contract Ledger is Inclusions {
         }
     }
 
-    function _pushEarnings(uint64 poolId, uint64 epoch, bytes32 root, uint128 total) private {
+    function _pushEarnings(uint64 poolId, uint64 epoch, bytes32 root, uint128 total, bool isByCoordinator) private {
         Totals storage totals = _totals[poolId];
         uint64 newest = totals.earningsEpoch;
         bool isFirst = _earnings[poolId][newest].root == 0;
@@ -469,8 +503,8 @@ contract Ledger is Inclusions {
         if (total < totals.total) revert EarningsFall(total, totals.total);
         uint256 budget = pools.budget(poolId) + totals.deducted;
         if (total > budget) revert EarningsExceedFunds(total, budget);
-        uint64 claimableTime = uint64(block.timestamp) + _logs[poolId].settlingPeriod;
-        _earnings[poolId][epoch] = Earnings(root, total, isFirst ? epoch : newest, claimableTime);
+        uint56 claimableTime = uint56(block.timestamp) + _logs[poolId].settlingPeriod;
+        _earnings[poolId][epoch] = Earnings(root, total, isFirst ? epoch : newest, claimableTime, isByCoordinator);
         (totals.earningsEpoch, totals.total) = (epoch, total);
         emit EarningsCommitted(poolId, epoch, root, total, claimableTime);
     }

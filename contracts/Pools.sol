@@ -315,7 +315,7 @@ contract Pools is Bonds {
         PoolConfig storage config = _pools[poolId].config;
         (terms.appealBond, terms.challengeBond) = (config.appealBond, config.challengeBond);
         terms.seatBond = uint96(config.seatBond);
-        terms.juryPeriod = config.juryPeriod;
+        (terms.juryPeriod, terms.challengeWindow) = (config.juryPeriod, config.challengeWindow);
         terms.jurySize = config.jurySize;
         terms.firstSlashBps = config.firstSlashBps;
     }
@@ -366,7 +366,7 @@ contract Pools is Bonds {
     }
 
     function _isJudge(address caller) internal view override returns (bool) {
-        return caller == address(ledger) || caller == ledger.court();
+        return caller == address(ledger) || caller == registry.jury();
     }
 
     function _unbonding() internal view override returns (uint256) {

@@ -76,10 +76,15 @@ contract Registry is SeatBook, SigningDomain, Nonces {
     error PoolNotOpen(uint64 poolId);
     error InsufficientAllotment(uint256 wanted, uint256 available);
 
-    constructor(Credits credits_, Pools pools_, Ledger ledger_, address court_, uint64 unbonding_, bytes32 salt)
-        SeatBook(credits_, pools_, ledger_, court_, unbonding_)
-        SigningDomain(salt)
-    {}
+    constructor(
+        Credits credits_,
+        Pools pools_,
+        Ledger ledger_,
+        address court_,
+        address jury_,
+        uint64 unbonding_,
+        bytes32 salt
+    ) SeatBook(credits_, pools_, ledger_, court_, jury_, unbonding_) SigningDomain(salt) {}
 
     // --- stake ---
 

@@ -34,6 +34,7 @@ abstract contract SeatBook is ReentrancyGuardTransient {
     Pools public immutable pools;
     Ledger public immutable ledger;
     address public immutable court;
+    address public immutable jury;
     /// Seconds from the end of a duty until its stake is free.
     uint64 public immutable unbonding;
 
@@ -80,16 +81,22 @@ abstract contract SeatBook is ReentrancyGuardTransient {
     error EpochUnsettled(uint64 epoch);
     error SeatsExhausted();
 
-    constructor(Credits credits_, Pools pools_, Ledger ledger_, address court_, uint64 unbonding_) {
+    constructor(Credits credits_, Pools pools_, Ledger ledger_, address court_, address jury_, uint64 unbonding_) {
         credits = credits_;
         pools = pools_;
         ledger = ledger_;
-        court = court_;
+        (court, jury) = (court_, jury_);
         unbonding = unbonding_;
     }
 
     modifier onlyCourt() {
         if (msg.sender != court) revert NotCourt(msg.sender);
+        _;
+    }
+
+    /// Seats answer to the Court for their verdicts, and to the Jury for attestations and as jurors.
+    modifier onlyJudges() {
+        if (msg.sender != court && msg.sender != jury) revert NotCourt(msg.sender);
         _;
     }
 
@@ -135,34 +142,34 @@ abstract contract SeatBook is ReentrancyGuardTransient {
         emit SeatWithdrawn(msg.sender, poolId, seat, activeUntil, bond);
     }
 
-    // --- cases, for the Court only ---
+    // --- cases, for Court and Jury only ---
 
     /// The seats answer in one more open case.
-    function holdSeats(uint64 poolId, uint32[] calldata seats) external onlyCourt {
+    function holdSeats(uint64 poolId, uint32[] calldata seats) external onlyJudges {
         for (uint256 i; i < seats.length; i++) {
             _seats[poolId][seats[i]].numOpen++;
         }
     }
 
     /// The same for one seat that must have something to lose. Says whose it is.
-    function holdBondedSeat(uint64 poolId, uint32 seat) external onlyCourt returns (address validator) {
+    function holdBondedSeat(uint64 poolId, uint32 seat) external onlyJudges returns (address validator) {
         Seat storage entry = _seatAt(poolId, seat);
         if (entry.bond == 0) revert SeatWithoutBond(seat);
         entry.numOpen++;
         return entry.validator;
     }
 
-    function freeSeats(uint64 poolId, uint32[] calldata seats) external onlyCourt {
+    function freeSeats(uint64 poolId, uint32[] calldata seats) external onlyJudges {
         for (uint256 i; i < seats.length; i++) {
             _seats[poolId][seats[i]].numOpen--;
         }
     }
 
-    /// Of seats that were held and gave a wrong verdict: takes a share of each one's bond, for the Court to share out,
+    /// Of seats that were held and gave a wrong verdict: takes a share of each one's bond, for the caller to share out,
     /// retires them, and ends their holds.
     function slashSeats(uint64 poolId, uint32[] calldata seats, bytes32 caseId)
         external
-        onlyCourt
+        onlyJudges
         nonReentrant
         returns (uint256 total)
     {
@@ -177,14 +184,14 @@ abstract contract SeatBook is ReentrancyGuardTransient {
             emit SeatSlashed(entry.validator, poolId, seats[i], caseId, taken);
             if (entry.releaseTime == 0) _retire(poolId, seats[i], entry);
         }
-        IERC20(credits).safeTransfer(court, total);
+        IERC20(credits).safeTransfer(msg.sender, total);
     }
 
     /// Jurors' seats that were held are let go. The absent ones, which didn't vote, lose a share of their bond, which
     /// is burned; at the third time a seat is retired.
     function freeJurors(uint64 poolId, uint32[] calldata seats, bool[] calldata absent, bytes32 caseId)
         external
-        onlyCourt
+        onlyJudges
         nonReentrant
     {
         uint96 fee = uint96(uint256(pools.juryTerms(poolId).seatBond) * NO_SHOW_BPS / BPS);

@@ -68,6 +68,7 @@ struct JuryTerms {
     uint128 challengeBond;
     uint96 seatBond;
     uint32 juryPeriod;
+    uint32 challengeWindow;
     uint8 jurySize;
     uint16 firstSlashBps; // a seat's wrong verdict costs this share of its bond
 }
@@ -91,4 +92,33 @@ struct SlashOrder {
     uint128 held; // what the case had frozen: the slash never exceeds it
     uint8 offence; // how many cases stood against the node in this pool when this one was opened
     address[] finders; // who share the bounty
+}
+
+// The jury's round of any case.
+uint32 constant JURY_ROUND = 2;
+
+enum Vote {
+    None,
+    Uphold,
+    Overturn,
+    Unavailable // the evidence isn't served
+}
+
+struct Juror {
+    address validator;
+    uint32 seat;
+    Vote vote;
+    bytes32 commitment;
+}
+
+/// A case's jury.
+struct Panel {
+    uint64 poolId;
+    uint64 epoch; // the open one when the jury was summoned: of the seats that are drawn from
+    uint64 beaconBlock;
+    uint40 commitDeadline; // zero until the jury is seated
+    uint40 deadline; // of the seating, then of the votes
+    uint8 numCommitted;
+    uint8 numRevealed;
+    Juror[] jurors; // in drawn order
 }

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
-ContractName = Literal["Credits", "Registry", "Pools", "Ledger", "Court"]
+ContractName = Literal["Credits", "Registry", "Pools", "Ledger", "Court", "Jury"]
 
 CONTRACT_NAMES: tuple[ContractName, ...] = get_args(ContractName)
 """In order of deployment."""

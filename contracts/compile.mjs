@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import solc from "solc";
 
-const CONTRACTS = ["Credits", "Registry", "Pools", "Ledger", "Court"];
+const CONTRACTS = ["Credits", "Registry", "Pools", "Ledger", "Court", "Jury"];
 const SETTINGS = {
   evmVersion: "cancun",
   optimizer: { enabled: true, runs: 200 },

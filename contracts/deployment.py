@@ -1,4 +1,4 @@
-"""Putting the five contracts on a chain: which code, in which order, at which addresses.
+"""Putting the contracts on a chain: which code, in which order, at which addresses.
 
 The contracts name each other in their constructors and never change, so their addresses are computed before the
 first one exists: a deployer's n-th transaction creates keccak256(rlp([deployer, n]))[12:].
@@ -32,6 +32,7 @@ class Addresses:
     pools: str
     ledger: str
     court: str
+    jury: str
 
     def of(self, contract: ContractName) -> str:
         return str(asdict(self)[contract.lower()])
@@ -56,7 +57,7 @@ def predict_address(deployer: str, nonce: int) -> str:
 
 
 def predict_addresses(deployer: str, nonce: int) -> Addresses:
-    """The addresses of all five, if nothing else is sent in between."""
+    """The addresses of all, if nothing else is sent in between."""
     return Addresses(*(predict_address(deployer, nonce + i) for i in range(len(CONTRACT_NAMES))))
 
 
@@ -68,7 +69,7 @@ def init_code(contract: ContractName, addresses: Addresses, parameters: Paramete
 
 
 def deploy(send: Callable[[bytes], str], deployer: str, nonce: int, parameters: Parameters) -> Addresses:
-    """Create all five. `send` sends init code from `deployer`, waits, and returns the new contract's address.
+    """Create them all. `send` sends init code from `deployer`, waits, and returns the new contract's address.
 
     Raises DeploymentError as soon as an address differs: the deployer's nonce wasn't what it was said to be.
     """
@@ -84,10 +85,11 @@ def _arguments(contract: ContractName, at: Addresses, parameters: Parameters) ->
     salt = _bytes(parameters.salt)
     arguments: dict[ContractName, list[object]] = {
         "Credits": [parameters.minter],
-        "Registry": [at.credits, at.pools, at.ledger, at.court, parameters.unbonding_seconds, salt],
+        "Registry": [at.credits, at.pools, at.ledger, at.court, at.jury, parameters.unbonding_seconds, salt],
         "Pools": [at.credits, at.registry, at.ledger],
-        "Ledger": [at.pools, at.registry, at.court, salt],
-        "Court": [at.credits, at.registry, at.pools, at.ledger],
+        "Ledger": [at.pools, at.registry, at.court, at.jury, salt],
+        "Court": [at.credits, at.registry, at.pools, at.ledger, at.jury],
+        "Jury": [at.credits, at.registry, at.pools, at.ledger, at.court],
     }
     return arguments[contract]
 

@@ -90,6 +90,7 @@ class ContractAddresses(_Shape):
     pools: Address
     ledger: Address
     court: Address
+    jury: Address
 
 
 class Freshness(_Shape):

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Bench} from "../Bench.sol";
 import {Cases} from "../Cases.sol";
 import {Court} from "../Court.sol";
 import {Evidence} from "../Evidence.sol";
-import {Jury} from "../Jury.sol";
 import {Verdict} from "../Messages.sol";
 import {SeatBook} from "../SeatBook.sol";
+import {Juror, Vote} from "../Types.sol";
 import {Judging} from "./base/Judging.sol";
 
 /// Who pays whom after an appeal, and seats that accepted what is condemned.
@@ -17,7 +18,7 @@ contract AppealTest is Judging {
         bytes32 id = accusedAndAppealed();
         uint32[] memory accusers = court.accusersOf(id);
         uint256 supply = credits.totalSupply();
-        decide(id, Jury.Vote.Overturn);
+        decide(id, Vote.Overturn);
         stateIs(id, Cases.CaseState.Overturned);
         assertEq(registry.allotment(node, poolId), 200 ether, "nothing was slashed");
         assertEq(registry.allotmentOf(node, poolId).held, 0, "nothing stays held");
@@ -36,7 +37,7 @@ contract AppealTest is Judging {
     function test_an_upheld_appeal_costs_its_bond() public {
         bytes32 id = accusedAndAppealed();
         uint32[] memory accusers = court.accusersOf(id);
-        decide(id, Jury.Vote.Uphold);
+        decide(id, Vote.Uphold);
         stateIs(id, Cases.CaseState.Upheld);
         assertEq(registry.allotment(node, poolId), 180 ether, "slashed");
         assertEq(credits.balanceOf(provider), 0, "the bond is gone");
@@ -53,7 +54,7 @@ contract AppealTest is Judging {
         bytes32 id = accusedAndAppealed();
         uint32[] memory accusers = court.accusersOf(id);
         uint256 supply = credits.totalSupply();
-        decide(id, Jury.Vote.Unavailable);
+        decide(id, Vote.Unavailable);
         stateIs(id, Cases.CaseState.Lapsed);
         assertEq(credits.balanceOf(provider), BOND, "the bond went back");
         assertEq(bondAt(accusers[0]), 50 ether, "the accuser's bond");
@@ -84,7 +85,7 @@ contract AppealTest is Judging {
         assertEq(dutiesOf(seat), 1, "held");
         appealBy(provider, id);
         uint256 supply = credits.totalSupply();
-        decide(id, Jury.Vote.Uphold);
+        decide(id, Vote.Uphold);
         assertEq(bondAt(seat), 45 ether, "a tenth of the bond");
         assertEq(dutiesOf(seat), 0, "no longer held");
         _jurorsGot(id, (BOND + 2.5 ether) / 3);
@@ -96,7 +97,7 @@ contract AppealTest is Judging {
         bytes32 id = court.accuse(a);
         uint32 seat = implicateAt(a, 2);
         appealBy(provider, id);
-        decide(id, Jury.Vote.Overturn);
+        decide(id, Vote.Overturn);
         assertEq(bondAt(seat), 50 ether, "bond");
         assertEq(dutiesOf(seat), 0, "no longer held");
         a = accusation(OTHER_NODE, 0);
@@ -104,7 +105,7 @@ contract AppealTest is Judging {
         seat = implicateAt(a, 2);
         uint128 bond = bondAt(seat);
         appealBy(provider, id);
-        decide(id, Jury.Vote.Unavailable);
+        decide(id, Vote.Unavailable);
         assertEq(bondAt(seat), bond, "bond after a lapse");
         assertEq(dutiesOf(seat), 0, "no longer held after a lapse");
     }
@@ -131,7 +132,7 @@ contract AppealTest is Judging {
         vm.prank(validator);
         court.appeal(id);
         appealBy(validatorAt(seat), id);
-        decide(id, Jury.Vote.Overturn);
+        decide(id, Vote.Overturn);
         assertEq(credits.balanceOf(validatorAt(seat)), BOND, "its bond went back");
         assertEq(credits.balanceOf(provider), 5 ether, "the provider is compensated all the same");
     }
@@ -166,7 +167,7 @@ contract AppealTest is Judging {
         _refused(id, verdict, signature, abi.encodeWithSelector(Cases.WrongState.selector, id, Cases.CaseState.None));
         court.accuse(a);
         pass(15);
-        _refused(id, verdict, signature, abi.encodeWithSelector(Jury.TooLate.selector, block.timestamp));
+        _refused(id, verdict, signature, abi.encodeWithSelector(Bench.TooLate.selector, block.timestamp));
         court.enforce(id);
         _refused(id, verdict, signature, abi.encodeWithSelector(Cases.WrongState.selector, id, Cases.CaseState.Upheld));
     }
@@ -197,7 +198,7 @@ contract AppealTest is Judging {
     }
 
     function _jurorsGot(bytes32 id, uint256 amount) private view {
-        Jury.Juror[] memory jurors = court.panelOf(id).jurors;
+        Juror[] memory jurors = jury.panelOf(id).jurors;
         for (uint256 i; i < jurors.length; i++) {
             assertEq(credits.balanceOf(jurors[i].validator), amount, "a juror's share");
             assertEq(bondAt(jurors[i].seat), 50 ether, "a juror's bond");

@@ -97,7 +97,7 @@ contract BondsTest is World {
         pass(UNBONDING);
         _unbond(coordinator);
         assertEq(credits.balanceOf(coordinator), 90 ether, "what isn't held");
-        vm.prank(address(court));
+        vm.prank(address(jury));
         pools.settleBond("case", false);
         _unbond(coordinator);
         assertEq(credits.balanceOf(coordinator), 100 ether, "let go");
@@ -124,14 +124,14 @@ contract BondsTest is World {
     function test_whoever_judges_may_keep_the_deposit_itself() public {
         _hold("case", false);
         assertEq(pools.holdOf("case").deposit, 0, "none here");
-        vm.prank(address(court));
+        vm.prank(address(jury));
         pools.settleBond("case", true);
         assertEq(credits.balanceOf(stranger), 5 ether, "compensation");
     }
 
     function test_a_case_is_opened_and_closed_once() public {
         _hold("case", false);
-        vm.startPrank(address(court));
+        vm.startPrank(address(jury));
         vm.expectRevert(abi.encodeWithSelector(Bonds.HoldExists.selector, bytes32("case")));
         pools.holdBond(poolId, coordinator, 0, "case", stranger, false);
         pools.settleBond("case", false);
@@ -166,8 +166,8 @@ contract BondsTest is World {
         assertEq(credits.balanceOf(address(pools)), 1_000 ether + 100 ether - taken, "kept");
     }
 
-    function test_only_ledger_and_court_touch_a_bond() public {
-        bytes memory expected = abi.encodeWithSelector(Bonds.NotLedgerOrCourt.selector, creator);
+    function test_only_ledger_and_jury_touch_a_bond() public {
+        bytes memory expected = abi.encodeWithSelector(Bonds.NotJudge.selector, creator);
         vm.startPrank(creator);
         vm.expectRevert(expected);
         pools.holdBond(poolId, coordinator, 0, "case", creator, false);
@@ -207,7 +207,7 @@ contract BondsTest is World {
     }
 
     function _hold(bytes32 id, bool takesDeposit) private {
-        vm.prank(takesDeposit ? address(ledger) : address(court));
+        vm.prank(takesDeposit ? address(ledger) : address(jury));
         pools.holdBond(poolId, coordinator, 0, id, stranger, takesDeposit);
     }
 

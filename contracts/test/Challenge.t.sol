@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Bench} from "../Bench.sol";
 import {Cases} from "../Cases.sol";
 import {Court} from "../Court.sol";
+import {Panels} from "../Panels.sol";
 import {Evidence} from "../Evidence.sol";
-import {Jury} from "../Jury.sol";
+import {Vote} from "../Types.sol";
 import {LogTree} from "./base/LogTree.sol";
 import {Judging} from "./base/Judging.sol";
 
@@ -19,7 +21,7 @@ contract ChallengeTest is Judging {
         assertEq(ledger.withheld(poolId, provider), 1 ether, "held earnings");
         assertEq(credits.balanceOf(address(court)), BOND, "the bond");
         assertEq(court.bondOf(id).owner, stranger, "whose bond");
-        assertEq(court.panelOf(id).deadline, block.timestamp + 10, "to be seated by");
+        assertEq(jury.panelOf(id).deadline, block.timestamp + 10, "to be seated by");
         vm.expectRevert(abi.encodeWithSelector(Cases.WrongState.selector, id, Cases.CaseState.Challenged));
         court.enforce(id);
     }
@@ -29,14 +31,14 @@ contract ChallengeTest is Judging {
         bytes32 id = challengeBy(stranger, a);
         uint32 seat = implicateAt(a, 0);
         uint256 supply = credits.totalSupply();
-        decide(id, Jury.Vote.Uphold);
+        decide(id, Vote.Uphold);
         stateIs(id, Cases.CaseState.Upheld);
         assertEq(registry.allotment(node, poolId), 180 ether, "slashed");
         assertEq(ledger.withheld(poolId, provider), 1 ether, "deducted for good");
         assertEq(bondAt(seat), 45 ether, "the seat that accepted");
         assertEq(credits.balanceOf(stranger), BOND + 2 ether, "the bond, and the bounty");
         assertEq(supply - credits.totalSupply(), 18 ether + 2.5 ether + 2.5 ether % 3, "burned");
-        assertEq(credits.balanceOf(court.panelOf(id).jurors[0].validator), uint256(2.5 ether) / 3, "a juror's share");
+        assertEq(credits.balanceOf(jury.panelOf(id).jurors[0].validator), uint256(2.5 ether) / 3, "a juror's share");
         assertEq(credits.balanceOf(address(court)), 0, "nothing stays with the court");
     }
 
@@ -44,21 +46,21 @@ contract ChallengeTest is Judging {
         Court.Accusation memory a = accusation(NODE, 0);
         bytes32 id = challengeBy(stranger, a);
         uint32 seat = implicateAt(a, 0);
-        decide(id, Jury.Vote.Overturn);
+        decide(id, Vote.Overturn);
         stateIs(id, Cases.CaseState.Overturned);
         assertEq(registry.allotmentOf(node, poolId).held, 0, "stake is free");
         assertEq(ledger.withheld(poolId, provider), 0, "earnings are free");
         assertEq(bondAt(seat), 50 ether, "the seat that accepted");
         assertEq(credits.balanceOf(stranger), 0, "the challenger");
         assertEq(credits.balanceOf(provider), BOND / 2, "half for the provider");
-        assertEq(credits.balanceOf(court.panelOf(id).jurors[1].validator), BOND / 2 / 3, "the rest for the jurors");
+        assertEq(credits.balanceOf(jury.panelOf(id).jurors[1].validator), BOND / 2 / 3, "the rest for the jurors");
         assertEq(credits.balanceOf(address(court)), 0, "nothing stays with the court");
     }
 
     function test_a_challenge_that_no_jury_decides_costs_nobody() public {
         bytes32 id = challengeBy(stranger, accusation(NODE, 0));
-        uint256 deadline = court.panelOf(id).deadline;
-        vm.expectRevert(abi.encodeWithSelector(Jury.TooEarly.selector, deadline));
+        uint256 deadline = jury.panelOf(id).deadline;
+        vm.expectRevert(abi.encodeWithSelector(Bench.TooEarly.selector, deadline));
         court.resolve(id);
         vm.warp(deadline);
         court.resolve(id);
@@ -73,7 +75,7 @@ contract ChallengeTest is Judging {
             bytes32 id = challengeBy(challenger, accusation(NODE, counter));
             seatJury(id);
             for (uint256 i; i < 3; i++) {
-                assertTrue(court.panelOf(id).jurors[i].validator != challenger, "the challenger sits");
+                assertTrue(jury.panelOf(id).jurors[i].validator != challenger, "the challenger sits");
             }
         }
     }
@@ -138,7 +140,7 @@ contract ChallengeTest is Judging {
         bytes32 id = challengeBy(stranger, a);
         uint32 accepting = implicateAt(a, 2);
         seatJury(id);
-        uint32 juror = court.panelOf(id).jurors[0].seat;
+        uint32 juror = jury.panelOf(id).jurors[0].seat;
         court.accuse(a);
         stateIs(id, Cases.CaseState.Accused);
         assertEq(credits.balanceOf(stranger), BOND, "the challenger's bond went back");
@@ -146,18 +148,28 @@ contract ChallengeTest is Judging {
         assertEq(ledger.withheld(poolId, provider), 0, "round 0 never paid it");
         assertEq(dutiesOf(accepting), 0, "nobody is implicated in the new case");
         assertEq(court.implicatedOf(id).length, 0, "implicated");
-        assertEq(court.panelOf(id).jurors.length, 0, "the jury is dismissed");
+        assertEq(jury.panelOf(id).jurors.length, 0, "the jury is dismissed");
         assertEq(bondAt(juror), 50 ether, "without a fine");
         appealBy(provider, id);
-        decide(id, Jury.Vote.Overturn);
+        decide(id, Vote.Overturn);
         stateIs(id, Cases.CaseState.Overturned);
+    }
+
+    function test_a_dismissed_jury_is_seated_no_more() public {
+        Court.Accusation memory a = accusation(NODE, 0);
+        bytes32 id = challengeBy(stranger, a);
+        mine(3);
+        uint32[] memory indexes = juryIndexes(id, 3);
+        court.accuse(a);
+        vm.expectRevert(abi.encodeWithSelector(Panels.NoJury.selector, id));
+        jury.callJury(id, indexes);
     }
 
     function test_a_challenge_that_lapsed_does_not_keep_the_quorum_out() public {
         Court.Accusation memory a = accusation(NODE, 0);
         bytes32 id = challengeBy(stranger, a);
         implicateAt(a, 0);
-        decide(id, Jury.Vote.Unavailable);
+        decide(id, Vote.Unavailable);
         stateIs(id, Cases.CaseState.Lapsed);
         court.accuse(a);
         assertEq(court.implicatedOf(id).length, 0, "implicated");
@@ -170,13 +182,13 @@ contract ChallengeTest is Judging {
     function test_what_a_jury_decided_is_decided() public {
         Court.Accusation memory a = accusation(NODE, 0);
         bytes32 id = challengeBy(stranger, a);
-        decide(id, Jury.Vote.Overturn);
+        decide(id, Vote.Overturn);
         vm.expectRevert(abi.encodeWithSelector(Court.CaseExists.selector, id));
         court.accuse(a);
         a = accusation(NODE, 1);
         id = court.accuse(a);
         appealBy(provider, id);
-        decide(id, Jury.Vote.Unavailable);
+        decide(id, Vote.Unavailable);
         vm.expectRevert(abi.encodeWithSelector(Court.CaseExists.selector, id));
         court.accuse(a);
     }

@@ -63,7 +63,9 @@ contract ConservationTest is Test {
         (uint256 bond, uint256 heldBond) = actors.coordinatorBond();
         (uint256 demandBonds, uint256 heldByDemands) = actors.demandsOwe();
         assertEq(credits.balanceOf(address(pools)), pools.funds(poolId) + bond + demandBonds, "pools");
-        assertEq(heldBond, heldByDemands, "held of the coordinator's bond");
+        (uint256 disputeBond, uint256 heldByDispute) = actors.disputeOwes();
+        assertEq(credits.balanceOf(address(court.jury())), disputeBond, "jury");
+        assertEq(heldBond, heldByDemands + heldByDispute, "held of the coordinator's bond");
         assertTrue(heldBond <= bond, "held beyond the bond");
         assertEq(credits.balanceOf(address(court)), bonds, "court");
         assertEq(credits.balanceOf(address(ledger)), 0, "ledger");
@@ -71,7 +73,7 @@ contract ConservationTest is Test {
 
     function _tokensComeFromMintAndGoByBurnOnly() private view {
         uint256 inside = credits.balanceOf(address(registry)) + credits.balanceOf(address(pools))
-            + credits.balanceOf(address(court));
+            + credits.balanceOf(address(court)) + credits.balanceOf(address(court.jury()));
         assertEq(inside + actors.wallets(), credits.totalSupply(), "supply");
         assertTrue(credits.totalSupply() <= actors.minted(), "minted from nothing");
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Bench} from "../Bench.sol";
 import {Cases} from "../Cases.sol";
 import {Court} from "../Court.sol";
-import {Jury} from "../Jury.sol";
 import {Registry} from "../Registry.sol";
 import {Accusing} from "./base/Accusing.sol";
 
@@ -29,7 +29,7 @@ contract CourtTest is Accusing {
         bytes32 id = court.accuse(accusation(NODE, 0));
         uint256 deadline = court.caseOf(id).deadline;
         vm.warp(deadline - 1);
-        vm.expectRevert(abi.encodeWithSelector(Jury.TooEarly.selector, deadline));
+        vm.expectRevert(abi.encodeWithSelector(Bench.TooEarly.selector, deadline));
         court.enforce(id);
         vm.warp(deadline);
         uint256 supply = credits.totalSupply();
@@ -119,7 +119,7 @@ contract CourtTest is Accusing {
         pass(9);
         vm.expectRevert(abi.encodeWithSelector(Cases.WrongState.selector, id, Cases.CaseState.Appealed));
         court.enforce(id);
-        vm.expectRevert(abi.encodeWithSelector(Jury.TooEarly.selector, court.panelOf(id).deadline));
+        vm.expectRevert(abi.encodeWithSelector(Bench.TooEarly.selector, jury.panelOf(id).deadline));
         court.resolve(id);
         pass(1);
         vm.prank(stranger);
@@ -139,7 +139,7 @@ contract CourtTest is Accusing {
         vm.prank(stranger);
         court.appeal(id);
         vm.warp(deadline);
-        vm.expectRevert(abi.encodeWithSelector(Jury.TooLate.selector, deadline));
+        vm.expectRevert(abi.encodeWithSelector(Bench.TooLate.selector, deadline));
         vm.prank(provider);
         court.appeal(id);
     }

@@ -38,7 +38,7 @@ class CaseState(IntEnum):
 
 
 class Vote(IntEnum):
-    """What a juror says of a case (Court.Vote)."""
+    """What a juror says of a case (Vote in contracts/Types.sol)."""
 
     NONE = 0
     UPHOLD = 1
@@ -98,7 +98,7 @@ class Juror:
 
 @dataclass(frozen=True)
 class JuryRecord:
-    """A case's jury (Jury.Panel). Times are chain seconds."""
+    """A case's jury (Panel in contracts/Types.sol). Times are chain seconds."""
 
     epoch: int
     """Of the seats that are drawn from."""
@@ -135,6 +135,33 @@ class JuryRecord:
 
 
 @dataclass(frozen=True)
+class DisputeRecord:
+    """An open dispute over an earnings root (Jury.Dispute); its jury goes by `ChainPool.earnings_id`."""
+
+    disputer: str
+    epoch: int
+    bond_wei: int
+    coordinator: str
+    """Whose bond answers for the root; the zero address where somebody else committed it."""
+    attesters: tuple[int, ...]
+    """Seats that signed the root, and answer for it."""
+    root: str
+    total_wei: int
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any], earnings: Mapping[str, Any]) -> DisputeRecord:
+        return cls(
+            disputer=found["disputer"],
+            epoch=found["epoch"],
+            bond_wei=found["bond"],
+            coordinator=found["coordinator"],
+            attesters=tuple(found["attesters"]),
+            root=earnings["root"],
+            total_wei=earnings["total"],
+        )
+
+
+@dataclass(frozen=True)
 class JuryTerms:
     """A pool's terms of appeals, challenges and juries."""
 
@@ -144,6 +171,8 @@ class JuryTerms:
     jury_seconds: int
     """To seat the jury in; then half of it to commit in and half to reveal in."""
     jury_size: int
+    window_seconds: int
+    """How long roots that a dispute held can be disputed once it is over."""
     first_slash_bps: int
     """What a seat's wrong verdict costs of its bond, in hundredths of a percent."""
 
@@ -155,6 +184,7 @@ class JuryTerms:
             seat_bond_wei=found["seat_bond"],
             jury_seconds=found["jury_period"],
             jury_size=found["jury_size"],
+            window_seconds=found["challenge_window"],
             first_slash_bps=found["first_slash_bps"],
         )
 

@@ -51,7 +51,7 @@ def deploy(
     ] = 7 * DAY_SECONDS,
     as_json: Json = False,
 ) -> None:
-    """Put the five contracts on a chain. Killed in the middle, the same command goes on where it was."""
+    """Put the contracts on a chain. Killed in the middle, the same command goes on where it was."""
     import secrets
 
     from contracts.deployment import Parameters

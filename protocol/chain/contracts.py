@@ -1,4 +1,4 @@
-"""The five contracts of a deployment: their addresses, calls in words, and which event a log is.
+"""The contracts of a deployment: their addresses, calls in words, and which event a log is.
 
 In: a node's URL and the Ledger's address. Out: `Contracts`, after the chain's code at every address was compared
 with the committed artifacts. Contracts go by lower-case name ("ledger"), functions and events by the name in the
@@ -27,7 +27,7 @@ from protocol.signing import SigningDomain
 
 _ARTIFACT_OF = {name.lower(): name for name in artifacts.CONTRACT_NAMES}
 NAMES = tuple(_ARTIFACT_OF)
-EVENT_SOURCES = ("registry", "pools", "ledger", "court")
+EVENT_SOURCES = ("registry", "pools", "ledger", "court", "jury")
 """The contracts whose events say something about a pool."""
 
 
@@ -182,7 +182,7 @@ def _deployment(client: ChainClient, ledger: str) -> tuple[ContractAddresses, st
     def ask(contract: str, at: str, function: str) -> str:
         return str(abi_of(contract).decode_result(function, client.call(at, encode(contract, function))))
 
-    found: Mapping[str, str] = {name: ask("ledger", ledger, name) for name in ("registry", "pools", "court")}
+    found: Mapping[str, str] = {name: ask("ledger", ledger, name) for name in ("registry", "pools", "court", "jury")}
     credits = ask("registry", found["registry"], "credits")
     addresses = ContractAddresses(credits=credits, ledger=ledger, **found)
     return addresses, ask("ledger", ledger, "deploymentSalt")

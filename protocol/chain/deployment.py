@@ -41,7 +41,7 @@ class Deployment(BaseModel):
     block: UInt64
     """Nothing of this deployment is in an earlier one."""
     salt: Hash32
-    contracts: dict[Literal["credits", "registry", "pools", "ledger", "court"], DeployedContract]
+    contracts: dict[Literal["credits", "registry", "pools", "ledger", "court", "jury"], DeployedContract]
 
     @classmethod
     def of(cls, contracts: Contracts, block: int) -> Deployment:

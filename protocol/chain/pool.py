@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocol.chain.block import Receipt
-from protocol.chain.cases import Accusation, CaseRecord, Challenge, JuryRecord, JuryTerms, Vote
+from protocol.chain.cases import Accusation, CaseRecord, Challenge, DisputeRecord, JuryRecord, JuryTerms, Vote
 from protocol.chain.contracts import Contracts, Read
 from protocol.chain.lane import Lane
 from protocol.draw import Seat
 from protocol.errors import UsageError
 from protocol.signing import SigningDomain
-from protocol.wire import ZERO_HASH, Verdict
+from protocol.wire import ZERO_ADDRESS, ZERO_HASH, Verdict
 
 PAGE_READS = 200
 """Views asked in one request."""
@@ -185,14 +185,14 @@ class ChainPool:
         """
         head = self.contracts.client.confirmed_head(self._confirmations).number
         start = max(0, head - FIRST_LOOK_BLOCKS) if first_block is None else first_block
-        logs = self.contracts.client.logs([self.contracts.addresses.court], start, head)
+        logs = self.contracts.client.logs([self.contracts.addresses.jury], start, head)
         events = [event for log in logs if (event := self.contracts.decode(log)) is not None]
         summons = [e.arguments for e in events if e.name == "JurySummoned"]
         return [one["case_id"] for one in summons if one["pool_id"] == self.pool_id], max(start, head + 1)
 
     def jury_of(self, case_id: str) -> JuryRecord | None:
         """A case's jury, seated or not; None where none was summoned."""
-        return JuryRecord.of(self._read("court", "panelOf", case_id))
+        return JuryRecord.of(self._read("jury", "panelOf", case_id))
 
     def jury_beacon(self, beacon_block: int) -> str | None:
         """What draws a jury: the hash of that block, None while it isn't confirmed."""
@@ -202,7 +202,19 @@ class ChainPool:
 
     def parties_of(self, case_id: str) -> tuple[str, ...]:
         """Whose seats can't sit on a case's jury."""
-        return tuple(self._read("court", "partiesOf", case_id))
+        contract = "jury" if self._read("jury", "isDispute", case_id) else "court"
+        return tuple(self._read(contract, "partiesOf", case_id))
+
+    def earnings_id(self, epoch: int) -> str:
+        """The id of a dispute over the earnings up to `epoch`, and of its jury."""
+        return str(self._read("ledger", "earningsId", self.pool_id, epoch))
+
+    def dispute_of(self, case_id: str) -> DisputeRecord | None:
+        """The open dispute with this id over an earnings root; None where there is none."""
+        found = self._read("jury", "disputeOf", case_id)
+        if found["disputer"] == ZERO_ADDRESS:
+            return None
+        return DisputeRecord.of(found, self._read("ledger", "earningsOf", self.pool_id, found["epoch"]))
 
     def jury_terms(self) -> JuryTerms:
         return JuryTerms.of(self._read("pools", "juryTerms", self.pool_id))
@@ -241,12 +253,12 @@ class ChainPool:
 
     def appeal(self, submission_id: str) -> None:
         """Call a jury over an accusation; the appeal bond leaves the sender's wallet. Raises TransactionReverted."""
-        self._approve_court(self.jury_terms().appeal_bond_wei)
+        self._approve("court", self.jury_terms().appeal_bond_wei)
         self._send("court", "appeal", submission_id)
 
     def challenge(self, challenge: Challenge) -> None:
         """Call a jury over a submission; the challenge bond leaves the sender's wallet. Raises TransactionReverted."""
-        self._approve_court(self.jury_terms().challenge_bond_wei)
+        self._approve("court", self.jury_terms().challenge_bond_wei)
         parts = (challenge.submission, challenge.node_signature, challenge.inclusion)
         self._send("court", "challenge", *parts, challenge.reason, challenge.evidence_hash)
 
@@ -259,23 +271,39 @@ class ChainPool:
 
         Where the beacon's block is out of reach this only arms another one, whatever is given.
         """
-        self._send("court", "callJury", case_id, draw_indexes)
+        self._send("jury", "callJury", case_id, draw_indexes)
 
     def commit_vote(self, case_id: str, position: int, commitment: str) -> None:
         """Bind the juror at `position`; see `vote_commitment`. Raises TransactionReverted."""
-        self._send("court", "commitVote", case_id, position, commitment)
+        self._send("jury", "commitVote", case_id, position, commitment)
 
     def reveal_vote(self, case_id: str, position: int, vote: Vote, salt: str) -> None:
         """Show what a juror committed to. Raises TransactionReverted."""
-        self._send("court", "revealVote", case_id, position, int(vote), salt)
+        self._send("jury", "revealVote", case_id, position, int(vote), salt)
 
     def resolve(self, case_id: str) -> None:
-        """Carry out what a jury found, or didn't find in time. Raises TransactionReverted."""
+        """Carry out what a jury found of a case, or didn't find in time. Raises TransactionReverted."""
         self._send("court", "resolve", case_id)
 
-    def _approve_court(self, amount_wei: int) -> None:
-        """Let the Court take a bond."""
-        self._send("credits", "approve", self.contracts.addresses.court, amount_wei)
+    def dispute_earnings(self, epoch: int) -> None:
+        """Call a jury over an earnings root that can't be claimed yet; the challenge bond leaves the sender's wallet.
+
+        Raises TransactionReverted.
+        """
+        self._approve("jury", self.jury_terms().challenge_bond_wei)
+        self._send("jury", "disputeEarnings", self.pool_id, epoch)
+
+    def implicate_attester(self, epoch: int, seat: int, signature: str) -> None:
+        """Have a seat that attested a disputed root answer for it. Raises TransactionReverted."""
+        self._send("jury", "implicateAttester", self.pool_id, epoch, seat, signature)
+
+    def resolve_dispute(self, epoch: int) -> None:
+        """Carry out what a jury found of a root, or didn't find in time. Raises TransactionReverted."""
+        self._send("jury", "resolveDispute", self.pool_id, epoch)
+
+    def _approve(self, contract: str, amount_wei: int) -> None:
+        """Let a contract take a bond."""
+        self._send("credits", "approve", self.contracts.address(contract), amount_wei)
 
     def _send(self, contract: str, function: str, *arguments: Any) -> Receipt:
         if self._lane is None:

@@ -187,6 +187,35 @@ def test_an_accepted_forgery_is_challenged_and_its_judge_pays(scene: Scene) -> N
     assert scene.pool.allotment_wei(NODE_KEY.address) == 90 * CREDIT
 
 
+def test_a_false_earnings_root_is_disputed_and_revoked(scene: Scene) -> None:
+    site, account = scene.site, PROVIDER.address
+    tree = earnings_tree({account: 7 * CREDIT, VALIDATORS[0].address: 2 * CREDIT})
+    case_id = scene.pool.earnings_id(0)
+    (seat, index, signer) = first_drawn(site, case_id, 1)[0]
+    statement = EarningsAttestation(pool_id=1, epoch=0, root=tree.root, total_wei=9 * CREDIT, seat=seat)
+    signature = signer.sign(statement, site.contracts.domain)
+    site.send(COORDINATOR, "ledger", "commitEarnings", 1, 0, tree.root, 9 * CREDIT, [index], [signature])
+    assert scene.pool.dispute_of(case_id) is None
+    disputer = scene.as_(PROVIDER)
+    disputer.dispute_earnings(0)
+    disputer.implicate_attester(0, seat, signature)
+    dispute = scene.pool.dispute_of(case_id)
+    assert dispute is not None
+    assert (dispute.disputer, dispute.coordinator) == (account, COORDINATOR.address)
+    assert (dispute.attesters, dispute.bond_wei) == ((seat,), 5 * CREDIT)
+    assert (dispute.epoch, dispute.root, dispute.total_wei) == (0, tree.root, 9 * CREDIT)
+    assert {account, COORDINATOR.address, signer.address} == set(scene.pool.parties_of(case_id))
+    seat_jury(scene, case_id)
+    vote_all(scene, case_id, Vote.UPHOLD)
+    with pytest.raises(TransactionReverted) as wrong:
+        scene.pool.resolve(case_id)
+    assert wrong.value.name == "WrongState"
+    scene.pool.resolve_dispute(0)
+    assert scene.pool.dispute_of(case_id) is None
+    assert scene.pool.earnings_since(0) == []
+    assert site.contracts.read("registry", "seatOf", 1, seat)["bond"] == 45 * CREDIT
+
+
 def seat_jury(scene: Scene, case_id: str) -> None:
     jury = scene.pool.jury_of(case_id)
     assert jury is not None and not jury.is_seated

@@ -77,7 +77,7 @@ def test_a_deployment_file_is_never_overwritten(
     assert deployment.read_bytes() == before
 
 
-@pytest.mark.parametrize("num_before", range(5))
+@pytest.mark.parametrize("num_before", range(6))
 @pytest.mark.parametrize("is_sent", [False, True])
 def test_a_deployment_that_was_killed_goes_on(
     node: NodeProcess,
@@ -107,7 +107,7 @@ def test_a_deployment_that_was_killed_goes_on(
     assert not out.exists()
     assert run(["chain", "deploy", "--chain", node.url, "--out", str(out)]) == 0
     assert json.loads(plan)["salt"] == read_deployment(out).salt
-    assert client.transaction_count(key) == nonce + 5
+    assert client.transaction_count(key) == nonce + 6
     assert sorted(file.name for file in tmp_path.iterdir()) == ["new.json"]
 
 
@@ -130,10 +130,10 @@ def test_info_says_what_is_there(node: NodeProcess, deployment: Path, capsys: py
     assert run(["chain", "info", "--chain", node.url, "--deployment", str(deployment), "--json"]) == 0
     found = document(capsys)
     assert (found["chain_id"], found["num_pools"], found["pools"]) == (CHAIN_ID, 0, [])
-    assert [contract["code"] for contract in found["contracts"]] == ["ok"] * 5
+    assert [contract["code"] for contract in found["contracts"]] == ["ok"] * 6
     assert found["head_block"] > 0 and found["base_fee_wei"] > 0
     assert run(["chain", "info", "--chain", node.url, "--ledger", read_deployment(deployment).ledger]) == 0
-    assert capsys.readouterr().out.count("✓") == 5
+    assert capsys.readouterr().out.count("✓") == 6
     assert run(["chain", "info", "--chain", node.url, "--json"]) == 0
     assert document(capsys)["contracts"] == []
 
@@ -148,7 +148,14 @@ def test_info_marks_what_isnt_what_it_should_be(
     wrong.write_text(json.dumps(content))
     assert run(["chain", "info", "--chain", node.url, "--deployment", str(wrong), "--json"]) == 5
     states = {contract["name"]: contract["code"] for contract in document(capsys)["contracts"]}
-    assert states == {"credits": "ok", "registry": "ok", "pools": "redeployed", "ledger": "ok", "court": "missing"}
+    assert states == {
+        "credits": "ok",
+        "registry": "ok",
+        "pools": "redeployed",
+        "ledger": "ok",
+        "court": "missing",
+        "jury": "ok",
+    }
     content["contracts"]["court"]["address"] = content["contracts"]["credits"]["address"]
     wrong.write_text(json.dumps(content))
     assert run(["chain", "info", "--chain", node.url, "--deployment", str(wrong)]) == 5

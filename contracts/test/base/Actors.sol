@@ -5,9 +5,10 @@ import {Bonds} from "../../Bonds.sol";
 import {Cases} from "../../Cases.sol";
 import {Court} from "../../Court.sol";
 import {Inclusions} from "../../Inclusions.sol";
-import {Jury} from "../../Jury.sol";
 import {Receipt, Submission, Verdict} from "../../Messages.sol";
+import {Ledger} from "../../Ledger.sol";
 import {Registry} from "../../Registry.sol";
+import {Juror, Panel, Vote} from "../../Types.sol";
 import {Earning} from "./Earning.sol";
 import {Judging} from "./Judging.sol";
 import {LogTree} from "./LogTree.sol";
@@ -44,6 +45,8 @@ contract Actors is Judging, Earning, Promising {
     bytes32[] private _caseIds;
     Doubt[] private _doubts;
     Filed[] private _filed; // for each case
+    bool private _isDisputed;
+    uint64 private _disputedEpoch;
 
     function numValidators() internal pure override(World, Judging) returns (uint256) {
         return Judging.numValidators();
@@ -56,7 +59,7 @@ contract Actors is Judging, Earning, Promising {
     }
 
     function selectors() external pure returns (bytes4[] memory list) {
-        list = new bytes4[](19);
+        list = new bytes4[](21);
         (list[0], list[1], list[2]) = (this.doStake.selector, this.doWithdraw.selector, this.doAllot.selector);
         (list[3], list[4], list[5]) = (this.doDeallot.selector, this.doRelease.selector, this.doBond.selector);
         (list[6], list[7], list[8]) = (this.doLeave.selector, this.doWait.selector, this.doFund.selector);
@@ -64,6 +67,7 @@ contract Actors is Judging, Earning, Promising {
         (list[12], list[13]) = (this.doClaim.selector, this.doDemand.selector);
         (list[14], list[15]) = (this.doAnswer.selector, this.doTopUp.selector);
         (list[16], list[17], list[18]) = (this.doChallenge.selector, this.doImplicate.selector, this.doJury.selector);
+        (list[19], list[20]) = (this.doDispute.selector, this.doSettle.selector);
     }
 
     // --- what can be done ---
@@ -184,16 +188,46 @@ contract Actors is Judging, Earning, Promising {
     function doJury(uint256 which, uint8[3] calldata votes) external {
         if (_caseIds.length == 0) return;
         bytes32 id = _caseIds[which % _caseIds.length];
-        if (!_isBeforeJury(court.caseOf(id)) || court.panelOf(id).commitDeadline != 0) return;
+        if (_isBeforeJury(court.caseOf(id))) this.seatAndVote(id, votes);
+    }
+
+    function seatAndVote(bytes32 id, uint8[3] calldata votes) external {
+        if (jury.panelOf(id).commitDeadline != 0) return;
         mine(3);
-        Jury.Panel memory panel = court.panelOf(id);
+        Panel memory panel = jury.panelOf(id);
         if (block.timestamp >= panel.deadline || _numJurors(id, panel.epoch) < 3) return;
-        if (block.number > panel.beaconBlock + 256) return court.callJury(id, new uint32[](0));
-        try court.callJury(id, juryIndexes(id, 3)) {}
+        if (block.number > panel.beaconBlock + 256) return jury.callJury(id, new uint32[](0));
+        try jury.callJury(id, juryIndexes(id, 3)) {}
         catch {
             return;
         }
-        voteAll(id, Jury.Vote(votes[0] % 4), Jury.Vote(votes[1] % 4), Jury.Vote(votes[2] % 4));
+        voteAll(id, Vote(votes[0] % 4), Vote(votes[1] % 4), Vote(votes[2] % 4));
+    }
+
+    /// A root that isn't claimable yet, false or not, comes before a jury, with the seat that attested it.
+    function doDispute(uint256 which, bool implicates) external {
+        if (_earningEpochs.length == 0 || _isDisputed) return;
+        uint64 epoch = _earningEpochs[which % _earningEpochs.length];
+        Ledger.Earnings memory earnings = ledger.earningsOf(poolId, epoch);
+        uint64 time = jury.claimableTime(poolId, earnings.claimableTime);
+        if (earnings.root == 0 || block.timestamp >= time) return;
+        give(stranger, address(jury), BOND);
+        minted += BOND;
+        vm.prank(stranger);
+        jury.disputeEarnings(poolId, epoch);
+        (_isDisputed, _disputedEpoch) = (true, epoch);
+        Statement memory s = statementOf(epoch, earned[epoch][provider], earned[epoch][payee]);
+        if (implicates) try jury.implicateAttester(poolId, epoch, s.seats[0], s.signatures[0]) {} catch {}
+    }
+
+    /// The jury votes, or isn't seated, and the dispute ends.
+    function doSettle(uint8[3] calldata votes, bool isSeated) external {
+        if (!_isDisputed) return;
+        bytes32 id = ledger.earningsId(poolId, _disputedEpoch);
+        if (isSeated) this.seatAndVote(id, votes);
+        if (block.timestamp < jury.panelOf(id).deadline) vm.warp(jury.panelOf(id).deadline);
+        jury.resolveDispute(poolId, _disputedEpoch);
+        _isDisputed = false;
     }
 
     function doEarn(uint256 first, uint256 second) external {
@@ -297,16 +331,23 @@ contract Actors is Judging, Earning, Promising {
         return (pools.bondOf(poolId, coordinator).amount, pools.bondOf(poolId, coordinator).held);
     }
 
-    /// In how many open cases a seat accused, accepted or sits on the jury.
+    /// Of the open dispute: its bond, and what it holds of the coordinator's.
+    function disputeOwes() external view returns (uint256 bond, uint256 held) {
+        if (!_isDisputed) return (0, 0);
+        return (BOND, pools.holdOf(ledger.earningsId(poolId, _disputedEpoch)).amount);
+    }
+
+    /// In how many open cases and disputes a seat accused, accepted, attested or sits on the jury.
     function dutiesInCases(uint32 seat) external view returns (uint256 count) {
+        if (_isDisputed) {
+            bytes32 id = ledger.earningsId(poolId, _disputedEpoch);
+            count += _times(jury.disputeOf(id).attesters, seat) + _timesJuror(id, seat);
+        }
         for (uint256 i; i < _caseIds.length; i++) {
             bytes32 id = _caseIds[i];
             if (!_isOpen(court.caseOf(id))) continue;
             count += _times(court.accusersOf(id), seat) + _times(court.implicatedOf(id), seat);
-            Jury.Juror[] memory jurors = court.panelOf(id).jurors;
-            for (uint256 k; k < jurors.length; k++) {
-                if (jurors[k].seat == seat) count++;
-            }
+            count += _timesJuror(id, seat);
         }
     }
 
@@ -379,6 +420,13 @@ contract Actors is Judging, Earning, Promising {
 
     function _isOpen(Cases.Case memory entry) private pure returns (bool) {
         return entry.state == Cases.CaseState.Accused || _isBeforeJury(entry);
+    }
+
+    function _timesJuror(bytes32 id, uint32 seat) private view returns (uint256 count) {
+        Juror[] memory jurors = jury.panelOf(id).jurors;
+        for (uint256 k; k < jurors.length; k++) {
+            if (jurors[k].seat == seat) count++;
+        }
     }
 
     function _times(uint32[] memory list, uint32 wanted) private pure returns (uint256 count) {

@@ -3,9 +3,8 @@ pragma solidity 0.8.37;
 
 import {Cases} from "../../Cases.sol";
 import {Court} from "../../Court.sol";
-import {Jury} from "../../Jury.sol";
 import {Verdict} from "../../Messages.sol";
-import {Draw} from "../../Types.sol";
+import {Draw, Juror, Panel, Vote} from "../../Types.sol";
 import {Accusing} from "./Accusing.sol";
 
 /// Cases before a jury, in a pool with enough validators for one.
@@ -68,17 +67,18 @@ abstract contract Judging is Accusing {
     /// Waits for the beacon and seats the jury.
     function seatJury(bytes32 id) internal {
         mine(3);
-        court.callJury(id, juryIndexes(id, 3));
+        jury.callJury(id, juryIndexes(id, 3));
     }
 
     /// The first eligible draws by the plain reading: nobody who is part of the case.
     function juryIndexes(bytes32 id, uint256 count) internal view returns (uint32[] memory) {
-        Jury.Panel memory panel = court.panelOf(id);
+        Panel memory panel = jury.panelOf(id);
         bytes32 beacon = blockhash(panel.beaconBlock);
         return drawIndexesBy(Draw(poolId, panel.epoch, beacon, id, JURY_ROUND, 0, partiesOf(id)), count);
     }
 
     function partiesOf(bytes32 id) internal view returns (address[] memory parties) {
+        if (jury.isDispute(id)) return jury.partiesOf(id);
         uint32[] memory accusers = court.accusersOf(id);
         uint32[] memory implicated = court.implicatedOf(id);
         parties = new address[](2 + accusers.length + implicated.length);
@@ -91,29 +91,29 @@ abstract contract Judging is Accusing {
         }
     }
 
-    function commitTo(bytes32 id, uint256 position, Jury.Vote vote) internal {
-        Jury.Juror memory juror = court.panelOf(id).jurors[position];
+    function commitTo(bytes32 id, uint256 position, Vote vote) internal {
+        Juror memory juror = jury.panelOf(id).jurors[position];
         vm.prank(juror.validator);
-        court.commitVote(id, position, keccak256(abi.encode(id, juror.seat, vote, SALT_OF_VOTES)));
+        jury.commitVote(id, position, keccak256(abi.encode(id, juror.seat, vote, SALT_OF_VOTES)));
     }
 
     /// Three votes, committed and then revealed; Vote.None stays away.
-    function voteAll(bytes32 id, Jury.Vote first, Jury.Vote second, Jury.Vote third) internal {
-        Jury.Vote[3] memory votes = [first, second, third];
+    function voteAll(bytes32 id, Vote first, Vote second, Vote third) internal {
+        Vote[3] memory votes = [first, second, third];
         uint256 numCommitted;
         for (uint256 i; i < 3; i++) {
-            if (votes[i] == Jury.Vote.None) continue;
+            if (votes[i] == Vote.None) continue;
             commitTo(id, i, votes[i]);
             numCommitted++;
         }
-        if (numCommitted < 3) vm.warp(court.panelOf(id).commitDeadline);
+        if (numCommitted < 3) vm.warp(jury.panelOf(id).commitDeadline);
         for (uint256 i; i < 3; i++) {
-            if (votes[i] != Jury.Vote.None) court.revealVote(id, i, votes[i], SALT_OF_VOTES);
+            if (votes[i] != Vote.None) jury.revealVote(id, i, votes[i], SALT_OF_VOTES);
         }
     }
 
     /// Seats a jury whose members all vote the same, and carries out what it found.
-    function decide(bytes32 id, Jury.Vote vote) internal {
+    function decide(bytes32 id, Vote vote) internal {
         seatJury(id);
         voteAll(id, vote, vote, vote);
         court.resolve(id);

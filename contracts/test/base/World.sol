@@ -2,17 +2,18 @@
 pragma solidity 0.8.37;
 
 import {Credits} from "../../Credits.sol";
-import {Ledger} from "../../Ledger.sol";
+import {ClaimGate, Ledger} from "../../Ledger.sol";
 import {LogProof} from "../../LogProof.sol";
 import {Messages, Submission, Verdict, EarningsAttestation} from "../../Messages.sol";
 import {Pools} from "../../Pools.sol";
 import {Registry} from "../../Registry.sol";
 import {Court} from "../../Court.sol";
+import {CaseParties, Jury} from "../../Jury.sol";
 import {Draw, PoolConfig} from "../../Types.sol";
 import {LogTree} from "./LogTree.sol";
 import {Test} from "./Test.sol";
 
-/// All five contracts, one funded pool with a bonded coordinator, a provider with two nodes, and three validators; and the log that its
+/// All contracts, one funded pool with a bonded coordinator, a provider with two nodes, and three validators; and the log that its
 /// coordinator keeps. Private keys are small numbers.
 abstract contract World is Test {
     uint256 internal constant COORDINATOR = 2;
@@ -37,6 +38,7 @@ abstract contract World is Test {
     Pools internal pools;
     Ledger internal ledger;
     Court internal court;
+    Jury internal jury;
     uint64 internal poolId;
     bytes32[] internal leaves;
     address[] internal validators;
@@ -257,16 +259,17 @@ abstract contract World is Test {
 
     function _deploy() private {
         uint256 nonce = vm.getNonce(address(this));
-        address[5] memory where;
-        for (uint256 i; i < 5; i++) {
+        address[6] memory where;
+        for (uint256 i; i < 6; i++) {
             where[i] = vm.computeCreateAddress(address(this), nonce + i);
         }
         credits = new Credits(creator);
-        registry = new Registry(Credits(where[0]), Pools(where[2]), Ledger(where[3]), where[4], UNBONDING, SALT);
+        registry = new Registry(Credits(where[0]), Pools(where[2]), Ledger(where[3]), where[4], where[5], UNBONDING, SALT);
         pools = new Pools(where[0], Registry(where[1]), Ledger(where[3]));
-        ledger = new Ledger(Pools(where[2]), Registry(where[1]), where[4], SALT);
-        court = new Court(credits, registry, pools, ledger);
-        assertEq(address(court), where[4], "the court's address");
+        ledger = new Ledger(Pools(where[2]), Registry(where[1]), where[4], ClaimGate(where[5]), SALT);
+        court = new Court(credits, registry, pools, ledger, Jury(where[5]));
+        jury = new Jury(credits, registry, pools, ledger, CaseParties(where[4]));
+        assertEq(address(jury), where[5], "the jury's address");
     }
 
     function _enrol() private {

@@ -1,4 +1,4 @@
-"""All five contracts come to stand where they were told that the others would be, and know each other."""
+"""All contracts come to stand where they were told that the others would be, and know each other."""
 
 import pytest
 import sha3
@@ -10,10 +10,11 @@ from contracts.deployment import Addresses, DeploymentError, Parameters, deploy,
 
 SALT = "0x" + "5a" * 32
 WIRING = {
-    "registry": ("credits", "pools", "ledger", "court"),
+    "registry": ("credits", "pools", "ledger", "court", "jury"),
     "pools": ("credits", "registry", "ledger"),
-    "ledger": ("pools", "registry", "court"),
-    "court": ("credits", "registry", "pools", "ledger"),
+    "ledger": ("pools", "registry", "court", "jury"),
+    "court": ("credits", "registry", "pools", "ledger", "jury"),
+    "jury": ("credits", "registry", "pools", "ledger", "court"),
 }
 
 

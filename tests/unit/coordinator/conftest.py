@@ -435,7 +435,7 @@ def make_site(folder: Path, database: bytes, portal: anyio.from_thread.BlockingP
     signers = [Signer(number.to_bytes(32, "big")) for number in range(1, 8)]
     coordinator_key, trainer, node, provider, *validators = signers
     domain = SigningDomain(chain_id=31337, contract="0x" + "11" * 20, salt="0x" + "22" * 32)
-    names = ("credits", "registry", "pools", "ledger", "court")
+    names = ("credits", "registry", "pools", "ledger", "court", "jury")
     contracts = ContractAddresses(**{name: f"0x{i:040x}" for i, name in enumerate(names, 1)})
     rules = make_rules()
     clock = StandingClock()

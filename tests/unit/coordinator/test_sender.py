@@ -115,7 +115,9 @@ def make_coordinator(folder: Path, database: Path, chain: FakeChain) -> Coordina
     )
     engine = open_engine(config.resolved_database_url)
     event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF"))
-    addresses = ContractAddresses(credits=LEDGER, registry=LEDGER, pools=LEDGER, ledger=LEDGER, court=LEDGER)
+    addresses = ContractAddresses(
+        credits=LEDGER, registry=LEDGER, pools=LEDGER, ledger=LEDGER, court=LEDGER, jury=LEDGER
+    )
     return Coordinator(
         config,
         engine=engine,

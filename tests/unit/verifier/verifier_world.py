@@ -81,7 +81,7 @@ class World:
         numbers = ("chain_id", "max_async", "accept_quorum", "slash_quorum", "confirmations", "epoch", "policy_version")
         info: dict[str, Any] = dict.fromkeys(numbers, 1)
         info |= dict.fromkeys(("price_wei", "verify_price_wei", "min_allotment_wei"), "1")
-        contracts = dict.fromkeys(("credits", "registry", "pools", "ledger", "court"), DOMAIN.contract)
+        contracts = dict.fromkeys(("credits", "registry", "pools", "ledger", "court", "jury"), DOMAIN.contract)
         info |= {"pool_id": POOL_ID, "paused": False, "shardcast_urls": (), "contracts": contracts}
         info |= {"coordinator": COORDINATOR.address, "trainer": NODE.address, "rules_hash": self.rules.rules_hash}
         info |= {"chain_id": DOMAIN.chain_id, "deployment_salt": DOMAIN.salt, "model_hash": "0x" + "00" * 32}

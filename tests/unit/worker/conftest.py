@@ -163,7 +163,7 @@ class FakePool:
         info |= dict.fromkeys(("price_wei", "verify_price_wei", "min_allotment_wei"), "1")
         info |= {"pool_id": POOL_ID, "rules_hash": self.rules.rules_hash, "paused": False}
         info |= {"model_hash": "0x" + "00" * 32, "deployment_salt": self.domain.salt, "chain_id": self.domain.chain_id}
-        contracts = dict.fromkeys(("credits", "registry", "pools", "ledger", "court"), self.domain.contract)
+        contracts = dict.fromkeys(("credits", "registry", "pools", "ledger", "court", "jury"), self.domain.contract)
         freshness = {"head_block": 1, "indexed_block": 1, "chain_time": self.chain.seconds, "lag_seconds": 0}
         pool = api.PoolInfo(
             coordinator=self.coordinator.address,

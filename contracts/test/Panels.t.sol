@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Panels} from "../Panels.sol";
+import {Bench} from "../Bench.sol";
 import {Cases} from "../Cases.sol";
 import {Court} from "../Court.sol";
-import {Jury} from "../Jury.sol";
 import {Seats} from "../Seats.sol";
+import {Juror, Panel, Vote} from "../Types.sol";
 import {Judging} from "./base/Judging.sol";
 
 /// How a jury is seated and votes. What follows from its vote: Appeal.t.sol and Challenge.t.sol.
-contract JuryTest is Judging {
-    Jury.Vote private constant UPHOLD = Jury.Vote.Uphold;
-    Jury.Vote private constant OVERTURN = Jury.Vote.Overturn;
+contract PanelsTest is Judging {
+    Vote private constant UPHOLD = Vote.Uphold;
+    Vote private constant OVERTURN = Vote.Overturn;
 
     // --- seating ---
 
     function test_the_jury_is_the_first_eligible_draws_and_nobody_of_the_case() public {
         bytes32 id = accusedAndAppealed();
-        Jury.Panel memory panel = court.panelOf(id);
+        Panel memory panel = jury.panelOf(id);
         assertEq(panel.epoch, 1, "the open epoch");
-        assertEq(panel.beaconBlock, block.number + 2, "the Court arms the beacon itself");
+        assertEq(panel.beaconBlock, block.number + 2, "the Jury arms the beacon itself");
         seatJury(id);
-        panel = court.panelOf(id);
+        panel = jury.panelOf(id);
         assertEq(panel.jurors.length, 3, "jurors");
         address[] memory parties = partiesOf(id);
         for (uint256 i; i < 3; i++) {
@@ -42,13 +44,13 @@ contract JuryTest is Judging {
                 chosen[i] = four[i < left ? i : i + 1];
             }
             vm.expectRevert(abi.encodeWithSelector(Seats.TooManyDrawn.selector, 3));
-            court.callJury(id, chosen);
+            jury.callJury(id, chosen);
         }
-        vm.expectRevert(abi.encodeWithSelector(Jury.JuryNotExact.selector, 4, 3));
-        court.callJury(id, four);
+        vm.expectRevert(abi.encodeWithSelector(Panels.JuryNotExact.selector, 4, 3));
+        jury.callJury(id, four);
         uint32[] memory two = juryIndexes(id, 2);
-        vm.expectRevert(abi.encodeWithSelector(Jury.JuryNotExact.selector, 2, 3));
-        court.callJury(id, two);
+        vm.expectRevert(abi.encodeWithSelector(Panels.JuryNotExact.selector, 2, 3));
+        jury.callJury(id, two);
     }
 
     function test_a_seat_bonded_after_the_appeal_is_not_drawn() public {
@@ -56,70 +58,70 @@ contract JuryTest is Judging {
         uint32 late = bondSeat(FIRST_VALIDATOR + 20);
         seatJury(id);
         for (uint256 i; i < 3; i++) {
-            assertTrue(court.panelOf(id).jurors[i].seat != late, "a late seat sits");
+            assertTrue(jury.panelOf(id).jurors[i].seat != late, "a late seat sits");
         }
     }
 
     function test_a_jury_needs_its_beacon_and_a_missed_one_is_armed_again() public {
         bytes32 id = accusedAndAppealed();
-        uint64 beaconBlock = court.panelOf(id).beaconBlock;
-        vm.expectRevert(abi.encodeWithSelector(Jury.BeaconPending.selector, beaconBlock));
-        court.callJury(id, new uint32[](3));
+        uint64 beaconBlock = jury.panelOf(id).beaconBlock;
+        vm.expectRevert(abi.encodeWithSelector(Panels.BeaconPending.selector, beaconBlock));
+        jury.callJury(id, new uint32[](3));
         vm.roll(beaconBlock + 257);
-        court.callJury(id, new uint32[](0));
-        assertEq(court.panelOf(id).jurors.length, 0, "nobody sits yet");
-        assertEq(court.panelOf(id).beaconBlock, block.number + 2, "armed again");
+        jury.callJury(id, new uint32[](0));
+        assertEq(jury.panelOf(id).jurors.length, 0, "nobody sits yet");
+        assertEq(jury.panelOf(id).beaconBlock, block.number + 2, "armed again");
         seatJury(id);
-        assertEq(court.panelOf(id).jurors.length, 3, "jurors");
+        assertEq(jury.panelOf(id).jurors.length, 3, "jurors");
     }
 
     function test_a_jury_is_seated_once_in_time_and_for_a_case() public {
-        vm.expectRevert(abi.encodeWithSelector(Jury.NoJury.selector, bytes32("none")));
-        court.callJury("none", new uint32[](3));
+        vm.expectRevert(abi.encodeWithSelector(Panels.NoJury.selector, bytes32("none")));
+        jury.callJury("none", new uint32[](3));
         bytes32 id = accusedAndAppealed();
         mine(3);
         uint32[] memory indexes = juryIndexes(id, 3);
-        uint256 deadline = court.panelOf(id).deadline;
+        uint256 deadline = jury.panelOf(id).deadline;
         vm.warp(deadline);
-        vm.expectRevert(abi.encodeWithSelector(Jury.TooLate.selector, deadline));
-        court.callJury(id, indexes);
+        vm.expectRevert(abi.encodeWithSelector(Bench.TooLate.selector, deadline));
+        jury.callJury(id, indexes);
         vm.warp(deadline - 1);
-        court.callJury(id, indexes);
-        vm.expectRevert(abi.encodeWithSelector(Jury.AlreadySeated.selector, id));
-        court.callJury(id, indexes);
+        jury.callJury(id, indexes);
+        vm.expectRevert(abi.encodeWithSelector(Panels.AlreadySeated.selector, id));
+        jury.callJury(id, indexes);
     }
 
     // --- voting ---
 
     function test_only_a_juror_commits_and_once() public {
         bytes32 id = accusedAndAppealed();
-        vm.expectRevert(abi.encodeWithSelector(Jury.NotSeated.selector, id));
-        court.commitVote(id, 0, "vote");
+        vm.expectRevert(abi.encodeWithSelector(Panels.NotSeated.selector, id));
+        jury.commitVote(id, 0, "vote");
         seatJury(id);
-        Jury.Juror memory juror = court.panelOf(id).jurors[1];
-        vm.expectRevert(abi.encodeWithSelector(Jury.NotJuror.selector, juror.validator));
+        Juror memory juror = jury.panelOf(id).jurors[1];
+        vm.expectRevert(abi.encodeWithSelector(Panels.NotJuror.selector, juror.validator));
         vm.prank(juror.validator);
-        court.commitVote(id, 0, "vote");
+        jury.commitVote(id, 0, "vote");
         vm.startPrank(juror.validator);
-        vm.expectRevert(abi.encodeWithSelector(Jury.NoSuchJuror.selector, 3));
-        court.commitVote(id, 3, "vote");
-        vm.expectRevert(Jury.VoteMissing.selector);
-        court.commitVote(id, 1, 0);
-        court.commitVote(id, 1, "vote");
-        vm.expectRevert(abi.encodeWithSelector(Jury.AlreadyCommitted.selector, juror.seat));
-        court.commitVote(id, 1, "another");
+        vm.expectRevert(abi.encodeWithSelector(Panels.NoSuchJuror.selector, 3));
+        jury.commitVote(id, 3, "vote");
+        vm.expectRevert(Panels.VoteMissing.selector);
+        jury.commitVote(id, 1, 0);
+        jury.commitVote(id, 1, "vote");
+        vm.expectRevert(abi.encodeWithSelector(Panels.AlreadyCommitted.selector, juror.seat));
+        jury.commitVote(id, 1, "another");
         vm.stopPrank();
-        assertEq(court.panelOf(id).numCommitted, 1, "committed");
+        assertEq(jury.panelOf(id).numCommitted, 1, "committed");
     }
 
     function test_after_the_middle_of_the_period_nobody_commits() public {
         bytes32 id = accusedAndAppealed();
         seatJury(id);
-        Jury.Panel memory panel = court.panelOf(id);
+        Panel memory panel = jury.panelOf(id);
         vm.warp(panel.commitDeadline);
-        vm.expectRevert(abi.encodeWithSelector(Jury.TooLate.selector, panel.commitDeadline));
+        vm.expectRevert(abi.encodeWithSelector(Bench.TooLate.selector, panel.commitDeadline));
         vm.prank(panel.jurors[0].validator);
-        court.commitVote(id, 0, "vote");
+        jury.commitVote(id, 0, "vote");
         vm.warp(panel.commitDeadline - 1);
         commitTo(id, 0, UPHOLD);
     }
@@ -127,50 +129,50 @@ contract JuryTest is Judging {
     function test_votes_are_revealed_when_all_are_committed_or_the_middle_has_passed() public {
         bytes32 id = accusedAndAppealed();
         seatJury(id);
-        Jury.Panel memory panel = court.panelOf(id);
+        Panel memory panel = jury.panelOf(id);
         commitTo(id, 0, UPHOLD);
         commitTo(id, 1, OVERTURN);
-        vm.expectRevert(abi.encodeWithSelector(Jury.TooEarly.selector, panel.commitDeadline));
-        court.revealVote(id, 0, UPHOLD, SALT_OF_VOTES);
+        vm.expectRevert(abi.encodeWithSelector(Bench.TooEarly.selector, panel.commitDeadline));
+        jury.revealVote(id, 0, UPHOLD, SALT_OF_VOTES);
         vm.warp(panel.commitDeadline);
-        court.revealVote(id, 0, UPHOLD, SALT_OF_VOTES);
+        jury.revealVote(id, 0, UPHOLD, SALT_OF_VOTES);
         vm.warp(panel.deadline);
-        vm.expectRevert(abi.encodeWithSelector(Jury.TooLate.selector, panel.deadline));
-        court.revealVote(id, 1, OVERTURN, SALT_OF_VOTES);
+        vm.expectRevert(abi.encodeWithSelector(Bench.TooLate.selector, panel.deadline));
+        jury.revealVote(id, 1, OVERTURN, SALT_OF_VOTES);
         vm.warp(panel.deadline - 1);
-        court.revealVote(id, 1, OVERTURN, SALT_OF_VOTES);
+        jury.revealVote(id, 1, OVERTURN, SALT_OF_VOTES);
     }
 
     function test_a_vote_is_what_was_committed_to() public {
         bytes32 id = accusedAndAppealed();
         seatJury(id);
-        Jury.Juror[] memory jurors = court.panelOf(id).jurors;
+        Juror[] memory jurors = jury.panelOf(id).jurors;
         for (uint256 i; i < 3; i++) {
             commitTo(id, i, UPHOLD);
         }
-        bytes memory why = abi.encodeWithSelector(Jury.NotCommitted.selector, jurors[0].seat);
+        bytes memory why = abi.encodeWithSelector(Panels.NotCommitted.selector, jurors[0].seat);
         vm.expectRevert(why);
-        court.revealVote(id, 0, OVERTURN, SALT_OF_VOTES);
+        jury.revealVote(id, 0, OVERTURN, SALT_OF_VOTES);
         vm.expectRevert(why);
-        court.revealVote(id, 0, UPHOLD, "other salt");
-        vm.expectRevert(Jury.VoteMissing.selector);
-        court.revealVote(id, 0, Jury.Vote.None, SALT_OF_VOTES);
-        court.revealVote(id, 0, UPHOLD, SALT_OF_VOTES);
-        vm.expectRevert(abi.encodeWithSelector(Jury.AlreadyRevealed.selector, jurors[0].seat));
-        court.revealVote(id, 0, UPHOLD, SALT_OF_VOTES);
+        jury.revealVote(id, 0, UPHOLD, "other salt");
+        vm.expectRevert(Panels.VoteMissing.selector);
+        jury.revealVote(id, 0, Vote.None, SALT_OF_VOTES);
+        jury.revealVote(id, 0, UPHOLD, SALT_OF_VOTES);
+        vm.expectRevert(abi.encodeWithSelector(Panels.AlreadyRevealed.selector, jurors[0].seat));
+        jury.revealVote(id, 0, UPHOLD, SALT_OF_VOTES);
     }
 
     function test_a_colleagues_commitment_is_no_use() public {
         bytes32 id = accusedAndAppealed();
         seatJury(id);
-        Jury.Juror[] memory jurors = court.panelOf(id).jurors;
+        Juror[] memory jurors = jury.panelOf(id).jurors;
         commitTo(id, 0, UPHOLD);
-        bytes32 copied = court.panelOf(id).jurors[0].commitment;
+        bytes32 copied = jury.panelOf(id).jurors[0].commitment;
         vm.prank(jurors[1].validator);
-        court.commitVote(id, 1, copied);
+        jury.commitVote(id, 1, copied);
         commitTo(id, 2, UPHOLD);
-        vm.expectRevert(abi.encodeWithSelector(Jury.NotCommitted.selector, jurors[1].seat));
-        court.revealVote(id, 1, UPHOLD, SALT_OF_VOTES);
+        vm.expectRevert(abi.encodeWithSelector(Panels.NotCommitted.selector, jurors[1].seat));
+        jury.revealVote(id, 1, UPHOLD, SALT_OF_VOTES);
     }
 
     // --- the end ---
@@ -181,12 +183,12 @@ contract JuryTest is Judging {
         for (uint256 i; i < 3; i++) {
             commitTo(id, i, UPHOLD);
         }
-        court.revealVote(id, 0, UPHOLD, SALT_OF_VOTES);
-        court.revealVote(id, 1, UPHOLD, SALT_OF_VOTES);
-        uint256 deadline = court.panelOf(id).deadline;
-        vm.expectRevert(abi.encodeWithSelector(Jury.TooEarly.selector, deadline));
+        jury.revealVote(id, 0, UPHOLD, SALT_OF_VOTES);
+        jury.revealVote(id, 1, UPHOLD, SALT_OF_VOTES);
+        uint256 deadline = jury.panelOf(id).deadline;
+        vm.expectRevert(abi.encodeWithSelector(Bench.TooEarly.selector, deadline));
         court.resolve(id);
-        court.revealVote(id, 2, UPHOLD, SALT_OF_VOTES);
+        jury.revealVote(id, 2, UPHOLD, SALT_OF_VOTES);
         vm.prank(stranger);
         court.resolve(id);
         stateIs(id, Cases.CaseState.Upheld);
@@ -197,8 +199,8 @@ contract JuryTest is Judging {
     function test_jurors_who_do_not_vote_pay_one_percent_whatever_the_others_find() public {
         bytes32 id = accusedAndAppealed();
         seatJury(id);
-        voteAll(id, OVERTURN, OVERTURN, Jury.Vote.None);
-        Jury.Juror[] memory jurors = court.panelOf(id).jurors;
+        voteAll(id, OVERTURN, OVERTURN, Vote.None);
+        Juror[] memory jurors = jury.panelOf(id).jurors;
         pass(10);
         court.resolve(id);
         stateIs(id, Cases.CaseState.Overturned);
@@ -213,7 +215,7 @@ contract JuryTest is Judging {
     function test_a_jury_that_does_not_show_up_lets_the_case_lapse() public {
         bytes32 id = accusedAndAppealed();
         seatJury(id);
-        Jury.Juror[] memory jurors = court.panelOf(id).jurors;
+        Juror[] memory jurors = jury.panelOf(id).jurors;
         pass(10);
         court.resolve(id);
         stateIs(id, Cases.CaseState.Lapsed);
@@ -232,7 +234,7 @@ contract JuryTest is Judging {
         for (uint256 i; i < 3; i++) {
             counts[votes[i]]++;
         }
-        voteAll(id, Jury.Vote(votes[0]), Jury.Vote(votes[1]), Jury.Vote(votes[2]));
+        voteAll(id, Vote(votes[0]), Vote(votes[1]), Vote(votes[2]));
         pass(10);
         court.resolve(id);
         Cases.CaseState expected = Cases.CaseState.Lapsed;
