@@ -188,6 +188,13 @@ def _earnings_committed(session: Session, event: ChainEvent, arguments: Argument
         earnings.claimable_time = arguments["claimable_time"]
 
 
+def _earnings_revoked(session: Session, event: ChainEvent, arguments: Arguments) -> None:
+    """A jury found the root false: it isn't on chain any more, and the next statement overtakes it."""
+    earnings = session.get(Earnings, arguments["epoch"])
+    if earnings is not None:
+        earnings.transaction_hash, earnings.claimable_time = None, None
+
+
 def _pool(session: Session, arguments: Arguments) -> Pool:
     return session.get_one(Pool, arguments["pool_id"])
 
@@ -241,4 +248,5 @@ _HANDLERS: dict[str, Callable[[Session, ChainEvent, Arguments], None]] = {
     "EpochSealed": _epoch_sealed,
     "EpochRearmed": _epoch_rearmed,
     "EarningsCommitted": _earnings_committed,
+    "EarningsRevoked": _earnings_revoked,
 }

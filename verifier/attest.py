@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 
 from protocol.api import EarningsStatement
+from protocol.chain.cases import DisputeRecord, Vote
 from protocol.chain.pool import PoolRecord
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
@@ -34,14 +35,30 @@ def can_attest(statement: EarningsStatement, history: History) -> bool:
 def check_statement(statement: EarningsStatement, history: History, record: PoolRecord, attested_epoch: int) -> None:
     """Raises VerificationFailed unless root and total are what the log's payments add up to, and each is earned."""
     check_payments(statement.epoch, history.payments, record, attested_epoch)
-    earned = {account: amount for account, amount in history.payments.earnings(statement.epoch).items() if amount}
-    root = earnings_tree(earned).root if earned else None
-    if (statement.root, statement.total_wei) != (root, sum(earned.values())):
+    root, total_wei = recomputed(statement.epoch, history)
+    if (statement.root, statement.total_wei) != (root, total_wei):
         raise VerificationFailed(
             f"the earnings proposed for epoch {statement.epoch} aren't those of the log",
-            f"root {statement.root} over {statement.total_wei}, recomputed {root} over {sum(earned.values())}",
+            f"root {statement.root} over {statement.total_wei}, recomputed {root} over {total_wei}",
             "don't sign; compare the statement with `proofpool audit`",
         )
+
+
+def recomputed(epoch: int, history: History) -> tuple[str | None, int]:
+    """Root and total of what the checked log pays up to `epoch`; no root where it pays nobody."""
+    earned = {account: amount for account, amount in history.payments.earnings(epoch).items() if amount}
+    return earnings_tree(earned).root if earned else None, sum(earned.values())
+
+
+def judge_root(dispute: DisputeRecord, history: History) -> Vote:
+    """What a juror says of a disputed root: it stands if the log adds up to it and pays nothing that isn't earned.
+
+    Raises VerificationFailed while the checked log doesn't reach so far.
+    """
+    if history.num_epochs <= dispute.epoch:
+        raise VerificationFailed("the checked log doesn't reach a disputed root", f"epoch {dispute.epoch}")
+    adds_up = recomputed(dispute.epoch, history) == (dispute.root, dispute.total_wei)
+    return Vote.OVERTURN if adds_up and not history.payments.faults(dispute.epoch) else Vote.UPHOLD
 
 
 def check_payments(epoch: int, payments: Payments, record: PoolRecord, attested_epoch: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from protocol.chain.cases import Accusation, CaseRecord, JuryRecord, JuryTerms, Vote
+from protocol.chain.cases import Accusation, CaseRecord, DisputeRecord, JuryRecord, JuryTerms, Vote
 from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
 from protocol.draw import Seat
 from protocol.signing import SigningDomain
@@ -92,3 +92,9 @@ class PoolChain(Protocol):
     def reveal_vote(self, case_id: str, position: int, vote: Vote, salt: str) -> None: ...
 
     def resolve(self, case_id: str) -> None: ...
+
+    def dispute_of(self, case_id: str) -> DisputeRecord | None:
+        """The open dispute over an earnings root; None where the case is none."""
+        ...
+
+    def resolve_dispute(self, epoch: int) -> None: ...

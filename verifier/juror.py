@@ -2,9 +2,9 @@
 
     summoned ─ the beacon's block ─▶ seated ─ judge, keep vote and salt ─▶ committed ─▶ revealed ─▶ resolved
 
-In: the Court's summons, the coordinator's files, the checks of `judge.py` over every row. Out: transactions. Vote and
-salt are on disk before anybody sees their commitment, so a restart commits to the same and can always reveal it.
-Colleagues send the same calls, so one that was first is no fault.
+In: the summons, the coordinator's files, the checks of `judge.py` over every row; of a dispute over earnings, the
+checked log alone. Out: transactions. Vote and salt are on disk before anybody sees their commitment, so a restart
+commits to the same and can always reveal it. Colleagues send the same calls, so one that was first is no fault.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from collections.abc import Callable
 
 from protocol.api import SubmissionView
 from protocol.canonical import hex0x
-from protocol.chain.cases import Juror, JuryRecord, Vote, vote_commitment
+from protocol.chain.cases import DisputeRecord, Juror, JuryRecord, Vote, vote_commitment
 from protocol.client import CoordinatorClient
 from protocol.draw import jury_seats
 from protocol.errors import NotFound, ProofpoolError, Rejected, TransactionReverted, Unreachable, VerificationFailed
 from protocol.reasons import Outcome
 from protocol.telemetry import get_logger
+from verifier.attest import judge_root
 from verifier.chain import PoolChain
 from verifier.history import History
 from verifier.judge import Judge
@@ -39,7 +40,7 @@ PATIENCE = 8
 """Evidence that can't be had is asked for until this part of the jury's whole period is left to commit in."""
 FIRST_COME = frozenset(
     {"AlreadySeated", "AlreadyCommitted", "AlreadyRevealed", "BeaconPending", "NoJury", "TooEarly", "TooLate"}
-    | {"WrongState"}
+    | {"WrongState", "NoDispute"}
 )
 """Refusals that say a colleague was first, or the chain's clock is a block away."""
 
@@ -90,16 +91,23 @@ class Jurors:
 
     def _advance(self, case_id: str) -> None:
         case, jury, now = self._chain.case_of(case_id), self._chain.jury_of(case_id), self._chain.time()
-        if jury is None or not case.state.is_before_jury:
+        dispute = self._chain.dispute_of(case_id)
+        if jury is None or not (dispute or case.state.is_before_jury):
             self._close(case_id, case.state.name.lower())
         elif jury.is_complete or now >= jury.deadline:
-            self._send("jury.resolved", case_id, lambda: self._chain.resolve(case_id))
+            self._send("jury.resolved", case_id, lambda: self._resolve(case_id, dispute))
         elif not jury.is_seated:
             self._seat(case_id, jury)
         else:
             for position, juror in enumerate(jury.jurors):
                 if juror.validator == self._validator:
                     self._serve(case_id, jury, position, juror, now)
+
+    def _resolve(self, case_id: str, dispute: DisputeRecord | None) -> None:
+        if dispute is None:
+            self._chain.resolve(case_id)
+        else:
+            self._chain.resolve_dispute(dispute.epoch)
 
     def _seat(self, case_id: str, jury: JuryRecord) -> None:
         """Call the jury once its beacon is there. Too few eligible seats are no jury: the case then lapses."""
@@ -131,6 +139,9 @@ class Jurors:
     def _vote(self, case_id: str, jury: JuryRecord, now: int) -> Vote:
         """Judge it again. Evidence that can't be had is waited for, and says so with its vote when time runs out."""
         try:
+            dispute = self._chain.dispute_of(case_id)
+            if dispute is not None:
+                return judge_root(dispute, self._history)
             finding = self._examine(case_id)
         except (Unreachable, NotFound, Rejected, VerificationFailed) as error:
             # From the seating there is half of the period to commit in.

@@ -13,7 +13,9 @@ import pytest
 from protocol.api import SubmissionView
 from protocol.chain.cases import CaseState, JuryRecord, Vote
 from protocol.chain.pool import ChainPool
+from protocol.draw import draw_seats
 from protocol.errors import CoordinatorUnreachable
+from protocol.merkle.standard import earnings_tree
 from protocol.reasons import Outcome, RejectReason
 from protocol.signing import Signer
 from testnet.chain.genesis import dev_signers
@@ -21,6 +23,7 @@ from tests.integration.conftest import CREDIT, NUM_VALIDATORS, SETTLING, World
 from tests.integration.test_appeal import appealed
 from tests.integration.test_audit import accuse
 from tests.integration.test_challenge import outsider
+from tests.integration.test_earnings import attestation, commit, propose
 from verifier.history import History, Received
 from verifier.juror import Jurors
 from verifier.store import open_store
@@ -194,6 +197,54 @@ def test_a_restart_commits_once_and_reveals_what_it_kept(bench: Bench) -> None:
     assert bench.jury(case_id).jurors[0].has_committed and bench.eyes.num_looks == 1
     bench.until(lambda: bench.jury(case_id).is_complete or bench.state(case_id).is_over)
     assert [juror.vote for juror in bench.jury(case_id).jurors] == [Vote.OVERTURN, Vote.UPHOLD, Vote.UPHOLD]
+
+
+def test_a_dispute_over_true_earnings_costs_the_disputer(bench: Bench) -> None:
+    world, disputer = bench.world, bench.world.chain.creator
+    world.accept()
+    statement = propose(world)
+    commit(world, statement)
+    world.send(disputer, "credits", "faucet", CREDIT)
+    before = credits_of(world, disputer)
+    case_id = disputed(bench, disputer, statement.epoch)
+    bench.until(lambda: bench.pool().dispute_of(case_id) is None)
+    assert {juror.vote for juror in bench.jury(case_id).jurors} == {Vote.OVERTURN}
+    assert [record.root for record in bench.pool().earnings_since(0)] == [statement.root]
+    assert credits_of(world, disputer) < before
+
+
+def test_false_earnings_are_revoked_by_jurors_who_recompute_the_log(bench: Bench) -> None:
+    world, disputer = bench.world, bench.world.chain.creator
+    world.accept()
+    true = propose(world)
+    tree = earnings_tree({row.account: row.cumulative_wei + 1 for row in true.accounts})
+    false = true.model_copy(update={"root": tree.root, "total_wei": true.total_wei + len(true.accounts)})
+    pool, subject = bench.pool(), bench.pool().earnings_id(true.epoch)
+    beacon = pool.epoch_beacon(true.epoch)
+    assert beacon is not None
+    drawn = draw_seats(beacon, subject, 0, pool.seats(), true.epoch, num_seats=pool.record().accept_quorum)
+    signed = [
+        world.validator(one.seat.validator).sign(attestation(world, false, one.seat.index), world.domain)
+        for one in drawn
+    ]
+    indexes = [one.draw_index for one in drawn]
+    coordinator = world.coordinator.signer
+    call = (world.pool_id, false.epoch, false.root, false.total_wei, indexes, signed)
+    world.send(coordinator, "ledger", "commitEarnings", *call)
+    assert [record.root for record in pool.earnings_since(0)] == [false.root]
+    world.send(disputer, "credits", "faucet", CREDIT)
+    before = credits_of(world, disputer)
+    case_id = disputed(bench, disputer, false.epoch)
+    bench.until(lambda: bench.pool().dispute_of(case_id) is None)
+    assert {juror.vote for juror in bench.jury(case_id).jurors} == {Vote.UPHOLD}
+    assert pool.earnings_since(0) == []
+    assert credits_of(world, disputer) >= before
+
+
+def disputed(bench: Bench, disputer: Signer, epoch: int) -> str:
+    bench.pool(disputer).dispute_earnings(epoch)
+    bench.world.chain.mine()
+    return bench.pool().earnings_id(epoch)
 
 
 @pytest.mark.parametrize("lack", [Eyes(is_blind=True), Eyes(content_hash="0x" + "0d" * 32)], ids=["none", "other"])
