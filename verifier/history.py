@@ -140,19 +140,25 @@ class History:
 
     def _apply(self, entry: LogEntry, epoch: int) -> None:
         event = entry.event
-        if event.get("type") == "submission.received" and isinstance(event.get("time"), int):
+        if _type_of(event) == "submission.received" and isinstance(event.get("time"), int):
             # The first leaf counts: a submission can't be moved to a later epoch, and so to another draw.
             self._db.execute(
                 "INSERT OR IGNORE INTO received VALUES (?, ?, ?, ?)",
                 (entry.subject, entry.index, epoch, canonical_json(event).decode()),
             )
         self.payments.note(entry, epoch)
-        if event.get("type") in SETTLING and self.payments.settling(entry.subject) is not None:
+        if _type_of(event) in SETTLING and self.payments.settling(entry.subject) is not None:
             # Only the first one that counts as a settling has an effect here.
             self._db.execute(
                 "INSERT OR IGNORE INTO settling_leaf VALUES (?, ?, ?, ?)",
                 (entry.subject, entry.index, epoch, canonical_json(event).decode()),
             )
+
+
+def _type_of(event: dict[str, Any]) -> str:
+    """Of an event as a coordinator serves it: any JSON may stand there."""
+    kind = event.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def checked_leaf(entry: LogEntry, index: int) -> str:

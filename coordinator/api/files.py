@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 from fastapi import Request, Response, status
 from fastapi.responses import FileResponse
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive, Scope, Send
 
 from coordinator.api.dependencies import Page
 from coordinator.blobs import BlobStore
@@ -21,6 +23,18 @@ PARQUET_BODY: dict[str, Any] = {
 T = TypeVar("T")
 
 
+class BlobFile(FileResponse):
+    """A file whose refused ranges end as every other refusal does: in a problem document."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def refusing(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] >= 400:
+                raise HTTPException(message["status"], "the Range header can't be followed")
+            await send(message)
+
+        await super().__call__(scope, receive, refusing)
+
+
 def blob_response(request: Request, blobs: BlobStore, blob_hash: str) -> Response:
     """The blob, or 304 for a client that has it. Raises NotFound."""
     headers = {"ETag": f'"{blob_hash}"', "Cache-Control": FOREVER}
@@ -29,7 +43,7 @@ def blob_response(request: Request, blobs: BlobStore, blob_hash: str) -> Respons
     path = blobs.path(blob_hash)
     if not path.exists():
         raise NotFound("the file isn't kept any more", blob_hash, "ask another copy of the pool's archive")
-    return FileResponse(path, media_type=PARQUET, headers=headers)
+    return BlobFile(path, media_type=PARQUET, headers=headers)
 
 
 def page_response(request: Request, response: Response, page: Page, rows: list[T], key: Callable[[T], int]) -> list[T]:
