@@ -31,7 +31,7 @@ def store(lane: Lane, probe: str, value: int, note: str = "") -> Any:
 
 def test_the_chain_is_the_one_we_expect_and_its_accounts_are_funded(client: ChainClient) -> None:
     client.check_chain()
-    assert client.balance_wei(dev_signers(20)[19].address) == BALANCE_WEI
+    assert client.balance_wei(dev_signers(19)[18].address) == BALANCE_WEI
     assert client.balance_wei(NOBODY) == 0
     assert client.transaction_count(NOBODY) == 0
 
@@ -181,8 +181,10 @@ def test_what_an_earlier_process_had_on_its_way_is_sent_once(client: ChainClient
     nonce = client.transaction_count(signer.address)
     signed = Transaction(31337, nonce, 10**9, 10**12, 100_000, probe, 0, call).sign(signer)
     journal.keep(signed, SystemClock().now())
-    for _ in range(2):
+    for _ in range(100):  # a node may tell of the transaction a moment before it has mined it
         assert Lane(client, signer, SystemClock(), journal=journal).resume()
+        if not journal.unsettled(31337, signer.address):
+            break
     assert journal.unsettled(31337, signer.address) == []
     assert client.transaction_count(signer.address) == nonce + 1
     assert read(client, probe, "value") == 50

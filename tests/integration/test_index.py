@@ -207,6 +207,14 @@ def test_a_dropped_call_is_sent_again(world: World) -> None:
     assert world.read("ledger", "epochOf", world.pool_id, number)["root"] == epoch.root
 
 
+def wait_until_mined(world: World, nonce: int) -> None:
+    """A node may answer a moment before it has made the block; no other block may come, since reorgs count them."""
+    for _ in range(1000):
+        if world.contracts.client.transaction_count(world.coordinator.signer.address) > nonce:
+            return
+    raise AssertionError("the transaction isn't mined")
+
+
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
 def test_an_epoch_that_a_reorg_removed_is_committed_again_exactly_once(world: World, depth: int) -> None:
     number = world.close_epoch() + 1
@@ -215,6 +223,7 @@ def test_an_epoch_that_a_reorg_removed_is_committed_again_exactly_once(world: Wo
     close_epoch(world.coordinator, forced=True)
     nonce = world.contracts.client.transaction_count(world.coordinator.signer.address)
     send_outbox(world.coordinator)
+    wait_until_mined(world, nonce)
     index_chain(world.coordinator)
     committed = world.epoch()
     assert committed is not None and committed.epoch == number and committed.block is not None

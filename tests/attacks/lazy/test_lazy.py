@@ -76,6 +76,7 @@ def test_a_forgery_that_a_lazy_validator_accepted_is_challenged_and_trains_nothi
     assert view.standing is Standing.CHALLENGED
     assert town.site.client(town.site.trainer).lease_batch(1) is None
     assert town.disputed() == {lazy: 1}  # a stamp where none was due
+    assert town.accused == {submission_id}
     assert failed(audited(town, submission_id)) == {"re-audit"}
 
 

@@ -51,6 +51,8 @@ class MirrorChain:
     """What a verifier asks of the chain, answered from what the coordinator has indexed of it."""
 
     site: Site
+    accused: set[str]
+    """Submissions that anybody has accused; their cases are over at once."""
 
     @property
     def domain(self) -> SigningDomain:
@@ -99,16 +101,16 @@ class MirrorChain:
             return session.get_one(mirror.Node, node).provider
 
     def case_of(self, submission_id: str) -> CaseRecord:
-        return CaseRecord(CaseState.NONE, 0)
+        return CaseRecord(CaseState.UPHELD if submission_id in self.accused else CaseState.NONE, 0)
 
     def juries_summoned(self, first_block: int | None) -> tuple[list[str], int]:
         return [], 1
 
     def accuse(self, accusation: Accusation) -> None:
-        raise AssertionError("nobody is accused here")
+        self.accused.add(accusation.submission.id(self.domain))
 
     def enforce(self, submission_id: str) -> None:
-        raise AssertionError("nobody is accused here")
+        raise AssertionError("no case is open here")
 
     def _pool(self) -> mirror.Pool:
         with self.site.coordinator.reading() as session:
@@ -142,6 +144,8 @@ class Town:
     verifiers: dict[str, Verifier] = field(default_factory=dict)
     histories: dict[str, History] = field(default_factory=dict)
     opened: list[Any] = field(default_factory=list)
+    accused: set[str] = field(default_factory=set)
+    """Submissions that validators have accused before the Court."""
 
     def join(self, kind: type[Judge] = Judge, from_epoch: int = 0) -> str:
         """A validator with one seat, active from an epoch on: later ones can't be drawn for what came in before."""
@@ -151,7 +155,7 @@ class Town:
         db = open_store(self.folder / f"verifier-{number}")
         db.execute("PRAGMA synchronous=OFF")
         self.opened.append(db)
-        chain, client = MirrorChain(self.site), self.site.client(signer)
+        chain, client = MirrorChain(self.site, self.accused), self.site.client(signer)
         history, verdicts = History(db), Verdicts(db)
         reaudits = Reaudits(db, history.payments)
         weights: Any = HeldWeights(self.world)

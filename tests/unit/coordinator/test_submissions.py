@@ -60,6 +60,18 @@ def test_files_are_immutable_for_caches(site: Any) -> None:
     assert (again.status_code, again.content) == (304, b"")
 
 
+@pytest.mark.parametrize(("ranges", "status"), [("bytes=0-3", 206), ("bytes", 400), ("bytes=999999999-", 416)])
+def test_a_range_is_served_or_refused_with_a_problem_document(site: Any, ranges: str, status: int) -> None:
+    submission_id = site.submit()
+    with site.http() as http:
+        answer = http.get(f"/v1/submissions/{submission_id}/file", headers={"range": ranges})
+    assert answer.status_code == status
+    if status == 206:
+        assert answer.content == b"PAR1"
+    else:
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
 def test_a_file_that_is_gone_is_not_found(site: Any) -> None:
     submission_id = site.submit()
     view = site.client().submission(submission_id)

@@ -96,8 +96,8 @@ def test_keep_repeats_a_prompt_for_its_group() -> None:
     _, cache = model.prefill(sequence, [6], max_length=8)
     cache.keep(torch.zeros(3, dtype=torch.int64))
     hidden = model.step(torch.tensor([1, 2, 1]), cache)
-    assert torch.equal(hidden[0], hidden[2])
-    assert not torch.equal(hidden[0], hidden[1])
+    torch.testing.assert_close(hidden[0], hidden[2])  # not to the bit: a product's rows may be summed in other orders
+    assert not torch.allclose(hidden[0], hidden[1], atol=1e-3)
 
 
 @settings(max_examples=25, deadline=None)
