@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from protocol.reasons import Outcome, RejectReason
 from protocol.signing import Signer
 
