@@ -331,6 +331,8 @@ def new_world(
     """The start, to be changed; whatever was before it is gone from the chain."""
     made = start.restore(folder, snapshots.pop(), portal)
     snapshots.append(start.chain.contracts.client.rpc.call("evm_snapshot"))
+    made.chain.mine()  # in the time of now: the start's newest block is as old as the tests before this one took
+    index_chain(made.coordinator)
     yield made
     made.coordinator.engine.dispose()
 
