@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,27 @@ def committed(world: World) -> list[tuple[int, str]]:
     ]
 
 
+@contextmanager
+def mined_together(world: World) -> Iterator[None]:
+    """What is sent inside waits for one block, at the end."""
+    client = world.contracts.client
+    client.rpc.call("evm_setAutomine", False)
+    try:
+        yield
+        world.chain.mine()
+    finally:
+        client.rpc.call("evm_setAutomine", True)
+
+
+def with_an_epoch_queued(world: World) -> int:
+    """The number of an epoch whose commit is in the outbox, the one before it being out of the way."""
+    world.close_epoch()
+    world.chain.mine(3)
+    index_chain(world.coordinator)
+    close_epoch(world.coordinator, forced=True)
+    return newest(world.coordinator).epoch
+
+
 def test_the_second_is_told_and_the_first_goes_on(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,15 +82,10 @@ def test_the_second_is_told_and_the_first_goes_on(
     ours, theirs = newest(world.coordinator), newest(other)
     assert ours.epoch == theirs.epoch and ours.root != theirs.root
     nonce = world.contracts.client.transaction_count(world.coordinator.signer.address)
-    world.contracts.client.rpc.call("evm_setAutomine", False)
-    try:
-        with capture_logs() as logs, monkeypatch.context() as patched:
-            patched.setattr(world.contracts.client, "estimate_gas", lambda *_: 200_000)
-            for each in (world.coordinator, other):
-                send_outbox(each)  # neither knows what the other has on its way: both take the same nonce
-        world.chain.mine()
-    finally:
-        world.contracts.client.rpc.call("evm_setAutomine", True)
+    with mined_together(world), capture_logs() as logs, monkeypatch.context() as patched:
+        patched.setattr(world.contracts.client, "estimate_gas", lambda *_: 200_000)
+        for each in (world.coordinator, other):
+            send_outbox(each)  # neither knows what the other has on its way: both take the same nonce
     assert [entry["event"] for entry in logs] == ["outbox.sent", "outbox.not_taken"]
     send_outbox(world.coordinator)
     index_chain(world.coordinator)
@@ -84,21 +101,12 @@ def test_the_second_is_told_and_the_first_goes_on(
 
 def test_a_nonce_that_went_elsewhere_is_told_and_the_epoch_is_sent_again(world: World) -> None:
     """Somebody sends something else with the coordinator's key while a commit is on its way."""
-    world.close_epoch()
-    world.chain.mine(3)
-    index_chain(world.coordinator)
-    close_epoch(world.coordinator, forced=True)
-    number = newest(world.coordinator).epoch
-    client = world.contracts.client
-    client.rpc.call("evm_setAutomine", False)
-    try:
+    number = with_an_epoch_queued(world)
+    with mined_together(world):
         send_outbox(world.coordinator)
         row = world.outbox_row(f"epoch:{number}")
         assert (row.state, row.replaced) == (CallState.SENT, [])
         overbid(world, row.nonce or 0)
-        world.chain.mine()
-    finally:
-        client.rpc.call("evm_setAutomine", True)
     with capture_logs() as logs:
         send_outbox(world.coordinator)
     assert logs[0]["event"] == "account.shared"
@@ -109,14 +117,8 @@ def test_a_nonce_that_went_elsewhere_is_told_and_the_epoch_is_sent_again(world: 
 
 
 def test_a_stuck_commit_is_raised_and_either_version_counts(world: World) -> None:
-    world.close_epoch()
-    world.chain.mine(3)
-    index_chain(world.coordinator)
-    close_epoch(world.coordinator, forced=True)
-    number = newest(world.coordinator).epoch
-    client = world.contracts.client
-    client.rpc.call("evm_setAutomine", False)
-    try:
+    number = with_an_epoch_queued(world)
+    with mined_together(world):
         send_outbox(world.coordinator)
         first = world.outbox_row(f"epoch:{number}")
         world.clock.seconds += RESEND_SECONDS
@@ -124,10 +126,7 @@ def test_a_stuck_commit_is_raised_and_either_version_counts(world: World) -> Non
         second = world.outbox_row(f"epoch:{number}")
         assert (second.nonce, second.replaced) == (first.nonce, [first.transaction_hash])
         assert second.transaction_hash != first.transaction_hash
-        world.chain.mine()
-    finally:
-        client.rpc.call("evm_setAutomine", True)
-    assert client.receipt(first.transaction_hash or "") is None
+    assert world.contracts.client.receipt(first.transaction_hash or "") is None
     with capture_logs() as logs:
         send_outbox(world.coordinator)
     assert [entry["event"] for entry in logs] == ["outbox.mined"]
