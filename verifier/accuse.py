@@ -54,8 +54,8 @@ class Accuser:
         self._chain = chain
         self._client = client
         self._history = history
-        self._named: set[str] = set()
-        """Cases whose accepting seats are named; after a restart the Court says which were."""
+        self._looked_at: dict[str, set[str]] = {}
+        """Signatures of the verdicts that were named, or need not be, of each open case; a restart looks again."""
         db.executescript(SCHEMA)
 
     def turn(self) -> None:
@@ -80,7 +80,7 @@ class Accuser:
             self._enforce(submission_id)
         elif case.state.is_over:
             self._close(submission_id, case.state.name.lower())
-        elif case.round == REAUDIT_ROUND and submission_id not in self._named:
+        elif case.round == REAUDIT_ROUND:
             self._implicate(submission_id)
 
     def _try_to_accuse(self, submission_id: str) -> None:
@@ -112,15 +112,21 @@ class Accuser:
             get_logger().info("submission.accused", submission_id=submission_id, seats=seats)
 
     def _implicate(self, submission_id: str) -> None:
-        """Round 0 accepted what the re-audit condemns: who did answers for it, as far as the coordinator shows it."""
+        """Round 0 accepted what the re-audit condemns: who did answers for it, as far as the coordinator shows it.
+
+        Verdicts may be revealed while the case is open, so it is asked in each turn.
+        """
         try:
             verdicts = self._client.submission(submission_id).verdicts
         except (Unreachable, NotFound, Rejected) as error:
             # Other cases have deadlines too: this one is asked for again in the next turn.
             get_logger().warning("stage.postponed", stage="implicate", kind=type(error).__name__, detail=str(error))
             return
-        implicate(self._chain, self._chain.record().pool_id, submission_id, verdicts)
-        self._named.add(submission_id)
+        looked_at = self._looked_at.setdefault(submission_id, set())
+        new = [view for view in verdicts if view.verdict.signature not in looked_at]
+        if new:
+            implicate(self._chain, self._chain.record().pool_id, submission_id, new)
+            looked_at.update(view.verdict.signature for view in new)
 
     def _enforce(self, submission_id: str) -> None:
         try:
@@ -132,6 +138,7 @@ class Accuser:
             get_logger().info("case.enforced", submission_id=submission_id)
 
     def _close(self, submission_id: str, how: str) -> None:
+        self._looked_at.pop(submission_id, None)
         self._db.execute("INSERT OR IGNORE INTO closed_case VALUES (?)", (submission_id,))
         get_logger().info("case.closed", submission_id=submission_id, how=how)
 

@@ -226,6 +226,19 @@ def test_who_accepted_what_a_re_audit_condemns_is_named_once(
     assert site.court.enforced == [site.view.submission_id]
 
 
+def test_who_reveals_an_acceptance_while_the_case_is_open_is_named_too(site: Site, make_signer: MakeSigner) -> None:
+    rules_hash, accepted = site.view.submission.message.rules_hash, {"outcome": int(Outcome.ACCEPT), "reason": 0}
+    early, late = (
+        verdict_by(site.view.submission_id, make_signer(VALIDATORS[i]), i, rules_hash, **accepted) for i in (1, 2)
+    )
+    site.court.case = CaseRecord(CaseState.ACCUSED, site.court.now + 15, round=1)
+    accuser, condemned = site.accuser, site.view.verdicts[0]
+    for shown, named in (((), []), ((early,), [1]), ((early,), [1]), ((early, late), [1, 2])):
+        site.view = site.with_verdicts(condemned, *shown)
+        accuser.turn()
+        assert site.court.implicated == named
+
+
 def test_a_re_audits_accusation_shows_the_settling_and_the_draw_of_its_epoch(
     site: Site, log: Any, make_signer: MakeSigner
 ) -> None:
