@@ -9,8 +9,6 @@ from __future__ import annotations
 import sqlite3
 
 from protocol.api import EarningsStatement
-from protocol.chain.cases import DisputeRecord, Vote
-from protocol.chain.pool import PoolRecord
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
 from protocol.merkle.standard import earnings_tree
@@ -19,7 +17,8 @@ from protocol.telemetry import get_logger
 from protocol.wire import EarningsAttestation, Signed
 from verifier.chain import PoolChain
 from verifier.history import History
-from verifier.payments import PROVIDER, VALIDATOR, Payments
+from verifier.payments import Payments
+from verifier.prices import PriceChain, wrong_prices
 from verifier.reaudits import Beacons, Reaudits, undue_reaudits
 
 SCHEMA = """
@@ -32,9 +31,9 @@ def can_attest(statement: EarningsStatement, history: History) -> bool:
     return history.num_epochs > statement.epoch
 
 
-def check_statement(statement: EarningsStatement, history: History, record: PoolRecord, attested_epoch: int) -> None:
+def check_statement(statement: EarningsStatement, history: History, chain: PriceChain, attested_epoch: int) -> None:
     """Raises VerificationFailed unless root and total are what the log's payments add up to, and each is earned."""
-    check_payments(statement.epoch, history.payments, record, attested_epoch)
+    check_payments(statement.epoch, history.payments, chain, attested_epoch)
     root, total_wei = recomputed(statement.epoch, history)
     if (statement.root, statement.total_wei) != (root, total_wei):
         raise VerificationFailed(
@@ -50,36 +49,25 @@ def recomputed(epoch: int, history: History) -> tuple[str | None, int]:
     return earnings_tree(earned).root if earned else None, sum(earned.values())
 
 
-def judge_root(dispute: DisputeRecord, history: History) -> Vote:
-    """What a juror says of a disputed root: it stands if the log adds up to it and pays nothing that isn't earned.
-
-    Raises VerificationFailed while the checked log doesn't reach so far.
-    """
-    if history.num_epochs <= dispute.epoch:
-        raise VerificationFailed("the checked log doesn't reach a disputed root", f"epoch {dispute.epoch}")
-    adds_up = recomputed(dispute.epoch, history) == (dispute.root, dispute.total_wei)
-    return Vote.OVERTURN if adds_up and not history.payments.faults(dispute.epoch) else Vote.UPHOLD
-
-
-def check_payments(epoch: int, payments: Payments, record: PoolRecord, attested_epoch: int) -> None:
+def check_payments(epoch: int, payments: Payments, chain: PriceChain, attested_epoch: int) -> None:
     """Raises VerificationFailed where the log pays for nothing, at other prices, or without the pool's quorum.
 
-    Prices that were paid up to `attested_epoch` were held against the terms of their time.
+    Prices that were paid up to `attested_epoch` were looked at before.
     """
-    faults = [f"log entry {fault.log_index}: {fault.detail}" for fault in payments.faults(epoch)]
-    terms = {PROVIDER: record.prices_wei, VALIDATOR: record.verify_prices_wei}
-    faults += [
-        f"a {price.earner} is paid {price.price_wei} for a unit, the pool's terms are {sorted(terms[price.earner])}"
-        for price in payments.unit_prices(attested_epoch, epoch)
-        if price.price_wei not in terms[price.earner]
-    ]
-    quorum = payments.least_quorum(epoch)
-    if quorum is not None and quorum < record.accept_quorum:
-        faults.append(f"a submission is accepted by {quorum} verdicts, the quorum is {record.accept_quorum}")
-    if faults:
+    if faults := payment_faults(epoch, payments, chain, attested_epoch):
         raise VerificationFailed(
             f"the log up to epoch {epoch} pays what isn't earned", "; ".join(faults), "don't sign; keep the log"
         )
+
+
+def payment_faults(epoch: int, payments: Payments, chain: PriceChain, attested_epoch: int) -> list[str]:
+    """What is wrong with the log's payments up to `epoch`, and with prices that were paid after `attested_epoch`."""
+    faults = [f"log entry {fault.log_index}: {fault.detail}" for fault in payments.faults(epoch)]
+    faults += wrong_prices(payments, chain, attested_epoch, epoch)
+    quorum, wanted = payments.least_quorum(epoch), chain.record().accept_quorum
+    if quorum is not None and quorum < wanted:
+        faults.append(f"a submission is accepted by {quorum} verdicts, the quorum is {wanted}")
+    return faults
 
 
 def check_reaudits(epoch: int, payments: Payments, chain: Beacons, attested_epoch: int) -> None:
@@ -144,7 +132,7 @@ class Attester:
         statement = self._client.newest_earnings()
         if statement is None or statement.epoch <= self.attested_epoch or not can_attest(statement, self._history):
             return
-        check_statement(statement, self._history, self._chain.record(), self.attested_epoch)
+        check_statement(statement, self._history, self._chain, self.attested_epoch)
         check_reaudits(statement.epoch, self._history.payments, self._chain, self.attested_epoch)
         check_withheld(statement.epoch, self._reaudits, self._chain)
         num_epochs = self._chain.num_epochs()

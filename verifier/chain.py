@@ -6,11 +6,12 @@ tests use a table of answers instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from protocol.chain.cases import Accusation, CaseRecord, DisputeRecord, JuryRecord, JuryTerms, Vote
 from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
+from protocol.chain.terms import PriceTerms
 from protocol.draw import Seat
 from protocol.signing import SigningDomain
 from protocol.wire import Verdict
@@ -37,6 +38,14 @@ class PoolChain(Protocol):
 
     def heads(self, start: int) -> Sequence[LogHead]:
         """Anchored heads from epoch `start` on, in order."""
+        ...
+
+    def epoch_times(self, epochs: Collection[int]) -> dict[int, int]:
+        """When these epochs were committed, in chain seconds."""
+        ...
+
+    def terms_since(self, time: int) -> Sequence[PriceTerms]:
+        """The prices that were in force at `time` (chain seconds) or later, oldest first."""
         ...
 
     def epoch_beacon(self, epoch: int) -> str | None:
@@ -95,6 +104,10 @@ class PoolChain(Protocol):
 
     def dispute_of(self, case_id: str) -> DisputeRecord | None:
         """The open dispute over an earnings root; None where the case is none."""
+        ...
+
+    def final_epoch_before(self, epoch: int) -> int:
+        """Of the newest root before that of `epoch` which nobody can dispute any more; -1 where there is none."""
         ...
 
     def resolve_dispute(self, epoch: int) -> None: ...

@@ -3,8 +3,9 @@
     summoned ─ the beacon's block ─▶ seated ─ judge, keep vote and salt ─▶ committed ─▶ revealed ─▶ resolved
 
 In: the summons, the coordinator's files, the checks of `judge.py` over every row; of a dispute over earnings, the
-checked log alone. Out: transactions. Vote and salt are on disk before anybody sees their commitment, so a restart
-commits to the same and can always reveal it. Colleagues send the same calls, so one that was first is no fault.
+checked log and the chain's prices. Out: transactions. Vote and salt are on disk before anybody sees their commitment,
+so a restart commits to the same and can always reveal it. Colleagues send the same calls, so one that was first is no
+fault.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from protocol.draw import jury_seats
 from protocol.errors import NotFound, ProofpoolError, Rejected, TransactionReverted, Unreachable, VerificationFailed
 from protocol.reasons import Outcome
 from protocol.telemetry import get_logger
-from verifier.attest import judge_root
 from verifier.chain import PoolChain
 from verifier.history import History
 from verifier.judge import Judge
 from verifier.pipeline import Finding
+from verifier.roots import judge_root
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS jury_case (case_id TEXT PRIMARY KEY, is_over INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -141,7 +142,7 @@ class Jurors:
         try:
             dispute = self._chain.dispute_of(case_id)
             if dispute is not None:
-                return judge_root(dispute, self._history)
+                return judge_root(dispute, self._history, self._chain)
             finding = self._examine(case_id)
         except (Unreachable, NotFound, Rejected, VerificationFailed) as error:
             # From the seating there is half of the period to commit in.

@@ -43,8 +43,9 @@ CREATE TABLE IF NOT EXISTS reaudit_turn (
 CREATE TABLE IF NOT EXISTS paid_again (
     submission_id TEXT NOT NULL, validator TEXT NOT NULL, PRIMARY KEY (submission_id, validator)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS unit_price (
-    earner TEXT NOT NULL, price_wei TEXT NOT NULL, epoch INTEGER NOT NULL, PRIMARY KEY (earner, price_wei)
+CREATE TABLE IF NOT EXISTS paid_price (
+    earner TEXT NOT NULL, price_wei TEXT NOT NULL, received_epoch INTEGER NOT NULL, epoch INTEGER NOT NULL,
+    PRIMARY KEY (earner, price_wei, received_epoch, epoch)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS payment_fault (
     log_index INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, detail TEXT NOT NULL
@@ -102,10 +103,11 @@ class PaymentFault:
 
 @dataclass(frozen=True)
 class UnitPrice:
-    """What somebody was paid for a unit: `earner` is provider or validator."""
+    """What somebody was paid for a unit of what came in during `received_epoch`: `earner` is provider or validator."""
 
     earner: str
     price_wei: int
+    received_epoch: int
 
 
 class Payments:
@@ -161,10 +163,10 @@ class Payments:
         return [PaymentFault(*row) for row in rows.fetchall()]
 
     def unit_prices(self, after_epoch: int, epoch: int) -> set[UnitPrice]:
-        """Every price that was first paid after `after_epoch`, up to `epoch`."""
-        query = "SELECT earner, price_wei FROM unit_price WHERE epoch > ? AND epoch <= ?"
+        """Every price that was paid after `after_epoch`, up to `epoch`."""
+        query = "SELECT earner, price_wei, received_epoch FROM paid_price WHERE epoch > ? AND epoch <= ?"
         rows = self._db.execute(query, (after_epoch, epoch))
-        return {UnitPrice(earner, int(price)) for earner, price in rows.fetchall()}
+        return {UnitPrice(earner, int(price), received_epoch) for earner, price, received_epoch in rows.fetchall()}
 
     def closed_reaudits(self, after_epoch: int, epoch: int) -> list[tuple[str, int]]:
         """Re-audits that ended after `after_epoch`, up to `epoch`: submission, and the epoch whose beacon asked for it.
@@ -209,7 +211,7 @@ class Payments:
             return f"{num_units} units are settled, {received.num_units} were received"
         earning = {judge.validator for judge in agreeing if judge.in_time} - self.opinions.disputed(submission_id, 0)
         paid = {PROVIDER: {received.provider} if accepted else set(), VALIDATOR: earning}
-        return next(filter(None, self._faults_of(paid, payments, num_units, epoch)), None)
+        return next(filter(None, self._faults_of(submission_id, paid, payments, num_units, epoch)), None)
 
     def _begin(self, submission_id: str) -> None:
         """One more turn of a re-audit, asked for by the epoch that anchors the settling or the end of the last turn."""
@@ -252,10 +254,16 @@ class Payments:
         paid_before = self._paid_again(submission_id)
         self._db.executemany("INSERT OR IGNORE INTO paid_again VALUES (?, ?)", [(submission_id, v) for v in payments])
         paid = {PROVIDER: set[str](), VALIDATOR: earning - self.opinions.disputed(submission_id, 1) - paid_before}
-        return next(filter(None, self._faults_of(paid, payments, received.num_units, epoch)), None)
+        faults = self._faults_of(submission_id, paid, payments, received.num_units, epoch)
+        return next(filter(None, faults), None)
 
     def _faults_of(
-        self, paid: Mapping[str, set[str]], payments: Mapping[str, int], num_units: int, epoch: int
+        self,
+        submission_id: str,
+        paid: Mapping[str, set[str]],
+        payments: Mapping[str, int],
+        num_units: int,
+        epoch: int,
     ) -> Iterator[str | None]:
         for account, amount in payments.items():
             earner = next((earner for earner in (PROVIDER, VALIDATOR) if account in paid[earner]), None)
@@ -263,7 +271,10 @@ class Payments:
             if earner is None or rest:
                 yield f"{account} is paid {amount} for {num_units} units as {earner or 'nobody'}"
             else:
-                self._db.execute("INSERT OR IGNORE INTO unit_price VALUES (?, ?, ?)", (earner, str(price_wei), epoch))
+                self._db.execute(
+                    "INSERT OR IGNORE INTO paid_price SELECT ?, ?, epoch, ? FROM received WHERE submission_id = ?",
+                    (earner, str(price_wei), epoch, submission_id),
+                )
 
     def _received(self, submission_id: str) -> _Received | None:
         """The data of the event that received it."""

@@ -34,6 +34,7 @@ from protocol.wire import (
     Wei,
 )
 from verifier.attest import check_payments, check_reaudits
+from verifier.chain import NUM_HEADS_ON_CHAIN
 from verifier.history import History
 
 MAX_ATTESTATIONS = 1024
@@ -87,7 +88,7 @@ def follow(history: History, pool: ChainPool, read_entries: Callable[[int, int],
 
     `read_entries` gives what the coordinator committed; raises VerificationFailed where log and chain differ.
     """
-    for head in pool.heads(history.num_epochs):
+    for head in pool.heads(max(history.num_epochs, pool.num_epochs() - NUM_HEADS_ON_CHAIN)):
         is_own = _is_by_seats(history, pool, head)
         history.follow([head], _closing_entries(pool, head) if is_own else read_entries)
 
@@ -123,7 +124,7 @@ def attest_earnings(history: History, pool: ChainPool, signer: Signer) -> Attest
     epoch = pool.num_epochs() - 1
     newest, known = pool.contracts.read("ledger", "newestEarnings", pool.pool_id)
     checked_epoch = newest if known["root"] != ZERO_HASH else -1
-    check_payments(epoch, history.payments, pool.record(), checked_epoch)
+    check_payments(epoch, history.payments, pool, checked_epoch)
     check_reaudits(epoch, history.payments, pool, checked_epoch)
     earned = {account: amount for account, amount in sorted(history.payments.earnings(epoch).items()) if amount}
     if epoch <= checked_epoch or sum(earned.values()) <= known["total"]:

@@ -7,7 +7,7 @@ mined.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from protocol.chain.block import Receipt
 from protocol.chain.cases import Accusation, CaseRecord, Challenge, DisputeRecord, JuryRecord, JuryTerms, Vote
 from protocol.chain.contracts import Contracts, Read
 from protocol.chain.lane import Lane
+from protocol.chain.terms import PriceBook, PriceTerms
 from protocol.draw import Seat
 from protocol.errors import UsageError
 from protocol.signing import SigningDomain
@@ -45,6 +46,8 @@ class PoolRecord:
     """Share of settled submissions that are judged again, in hundredths of a percent."""
     accuse_seconds: int
     """How long after its epoch's commit a submission can be accused."""
+    lease_seconds: int
+    """How long a lease is at most."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class ChainPool:
         self.pool_id = pool_id
         self._confirmations = confirmations
         self._lane = lane
+        self._prices = PriceBook(contracts, pool_id)
 
     @property
     def domain(self) -> SigningDomain:
@@ -117,6 +121,7 @@ class ChainPool:
             draw_limit=config["draw_limit"],
             reaudit_bps=config["reaudit_bps"],
             accuse_seconds=terms["accuse_period"],
+            lease_seconds=config["lease_max"],
         )
 
     def num_epochs(self) -> int:
@@ -128,6 +133,15 @@ class ChainPool:
         epochs = range(start, self.num_epochs())
         answers = self._read_pages([Read("ledger", "epochOf", (self.pool_id, epoch)) for epoch in epochs])
         return [LogHead(epoch, a["size"], a["root"]) for epoch, a in zip(epochs, answers, strict=True)]
+
+    def epoch_times(self, epochs: Collection[int]) -> dict[int, int]:
+        """When these epochs were committed, in chain seconds. Raises TransactionReverted for those past the ring."""
+        answers = self._read_pages([Read("ledger", "epochOf", (self.pool_id, epoch)) for epoch in epochs])
+        return {epoch: int(found["time"]) for epoch, found in zip(epochs, answers, strict=True)}
+
+    def terms_since(self, time: int) -> Sequence[PriceTerms]:
+        """The prices that were in force at `time` (chain seconds) or later, oldest first."""
+        return self._prices.since(time, self._block())
 
     def epoch_beacon(self, epoch: int) -> str | None:
         """beacon(epoch), None until it is sealed. Raises TransactionReverted where the ring has forgotten it."""
@@ -215,6 +229,16 @@ class ChainPool:
         if found["disputer"] == ZERO_ADDRESS:
             return None
         return DisputeRecord.of(found, self._read("ledger", "earningsOf", self.pool_id, found["epoch"]))
+
+    def final_epoch_before(self, epoch: int) -> int:
+        """Of the newest root before that of `epoch` which nobody can dispute any more; -1 where there is none."""
+        number, found, now = epoch, self._read("ledger", "earningsOf", self.pool_id, epoch), self.time()
+        while found["root"] != ZERO_HASH and found["previous_epoch"] != number:
+            number = int(found["previous_epoch"])
+            found = self._read("ledger", "earningsOf", self.pool_id, number)
+            if now >= self._read("jury", "claimableTime", self.pool_id, found["claimable_time"]):
+                return number
+        return -1
 
     def jury_terms(self) -> JuryTerms:
         return JuryTerms.of(self._read("pools", "juryTerms", self.pool_id))

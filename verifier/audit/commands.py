@@ -1,4 +1,4 @@
-"""`proofpool audit …`: verify a submission, check the money, keep a bundle; challenge; enforce a promise, take over."""
+"""`proofpool audit …`: verify a submission, check the money, keep a bundle; challenge, dispute; take over."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verifier.audit.challenge_commands import challenge
+from verifier.audit.dispute_commands import dispute_earnings
 from verifier.audit.inclusion_commands import challenge_inclusion
 from verifier.audit.takeover_commands import attest_earnings, attest_epoch, claim, commit_earnings, commit_epoch
 
@@ -174,5 +175,7 @@ def _print(report: Report, as_json: bool) -> int:
     return report.exit_code
 
 
-for command in (challenge, challenge_inclusion, attest_epoch, commit_epoch, attest_earnings, commit_earnings, claim):
+CHALLENGES = (challenge, dispute_earnings, challenge_inclusion)
+TAKEOVER = (attest_epoch, commit_epoch, attest_earnings, commit_earnings, claim)
+for command in (*CHALLENGES, *TAKEOVER):
     app.command()(command)

@@ -14,12 +14,12 @@ from functools import partial
 
 from protocol.api import EarningsStatement, PoolInfo
 from protocol.chain.contracts import Contracts, Read
-from protocol.chain.pool import ChainPool, LogHead, PoolRecord
+from protocol.chain.pool import ChainPool, LogHead
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
 from protocol.merkle.standard import earnings_tree
 from protocol.wire import ZERO_HASH
-from verifier.attest import check_payments
+from verifier.attest import payment_faults
 from verifier.audit.step import Report, StillOpen, Values, must_equal, must_hold, take_step
 from verifier.history import History
 from verifier.reaudits import undue_reaudits
@@ -33,8 +33,9 @@ class Books:
 
     history: History
     log_fault: VerificationFailed | None
+    payment_faults: list[str]
     undue_reaudits: list[str]
-    record: PoolRecord
+    pool_id: int
     block: int
     head: tuple[int, str]
     num_epochs: int
@@ -76,7 +77,7 @@ def audit_books(books: Books, contracts: Contracts) -> Report:
     steps = tuple(take_step(name, check) for name, check in checks.items())
     anchor = f"chain {contracts.client.chain_id}, Ledger {contracts.addresses.ledger}"
     as_of = f"block {books.block}, log of {books.head[0]} leaves"
-    return Report(f"pool {books.record.pool_id}", steps, anchor, as_of)
+    return Report(f"pool {books.pool_id}", steps, anchor, as_of)
 
 
 def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) -> Books:
@@ -93,8 +94,9 @@ def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) ->
     return Books(
         history=history,
         log_fault=fault,
+        payment_faults=payment_faults(head["count"], history.payments, chain, BEFORE_ALL),
         undue_reaudits=undue_reaudits(history.payments, chain, BEFORE_ALL, head["count"]),
-        record=chain.record(),
+        pool_id=pool_id,
         block=block,
         head=(head["size"], head["root"]),
         num_epochs=head["count"],
@@ -117,11 +119,11 @@ def check_log(books: Books) -> Values:
 
 
 def check_each_payment(books: Books) -> Values:
-    """Every payment follows from a submission that was received and judged, at the pool's prices.
+    """Every payment follows from a submission that was received and judged, at the prices of its lease.
 
-    And every re-audit from a beacon, as far back as the chain remembers them.
+    And every re-audit from a beacon. Prices and beacons as far back as the chain remembers the epochs.
     """
-    check_payments(books.num_epochs, books.history.payments, books.record, BEFORE_ALL)
+    must_hold("the log pays what isn't earned", not books.payment_faults, "; ".join(books.payment_faults))
     must_hold("there are re-audits that no beacon picked", not books.undue_reaudits, "; ".join(books.undue_reaudits))
     return {"accounts": str(len(books.earned_in_all)), "earned_wei": str(books.earned_in_all.total())}
 

@@ -6,7 +6,7 @@ stages a turn and closes the epoch. The chain is the coordinator's mirrors, read
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from coordinator.standing import UNSETTLED
 from protocol.api import ReauditState, SubmissionView
 from protocol.chain.cases import Accusation, CaseRecord, CaseState
 from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
+from protocol.chain.terms import PriceTerms
 from protocol.draw import Seat
 from protocol.engines.base import Request
 from protocol.engines.torch import TorchEngine
@@ -75,6 +76,7 @@ class MirrorChain:
             draw_limit=pool.draw_limit,
             reaudit_bps=pool.reaudit_bps,
             accuse_seconds=100,
+            lease_seconds=60,
         )
 
     def num_epochs(self) -> int:
@@ -82,6 +84,13 @@ class MirrorChain:
 
     def heads(self, start: int) -> Sequence[LogHead]:
         return [LogHead(epoch.epoch, epoch.size, epoch.root) for epoch in self._epochs()[start:]]
+
+    def epoch_times(self, epochs: Collection[int]) -> dict[int, int]:
+        return dict.fromkeys(epochs, self.time())
+
+    def terms_since(self, time: int) -> Sequence[PriceTerms]:
+        pool = self._pool()
+        return [PriceTerms(0, pool.price_wei, pool.verify_price_wei)]
 
     def epoch_beacon(self, epoch: int) -> str | None:
         epochs = self._epochs()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from protocol.api import LogEntry
 from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
+from protocol.chain.terms import PriceTerms, in_force
 from protocol.draw import Seat
 from protocol.merkle.history import MemoryLog, event_leaf_hash_of
 from protocol.reasons import Outcome, RejectReason
@@ -36,6 +37,8 @@ class ChainTable:
     beacons: dict[int, str] = field(default_factory=dict)
     versions: dict[int, VersionRecord] = field(default_factory=dict)
     providers: dict[str, str] = field(default_factory=dict)
+    terms: list[PriceTerms] = field(default_factory=lambda: [PriceTerms(0, 1, 2)])
+    final_epoch: int = -1
 
     def time(self) -> int:
         return 1_000
@@ -48,6 +51,16 @@ class ChainTable:
 
     def heads(self, start: int) -> Sequence[LogHead]:
         return self.head_list[start:]
+
+    def epoch_times(self, epochs: Collection[int]) -> dict[int, int]:
+        """A hundred seconds apart."""
+        return {epoch: 1_000 + 100 * epoch for epoch in epochs}
+
+    def terms_since(self, time: int) -> Sequence[PriceTerms]:
+        return in_force(self.terms, time)
+
+    def final_epoch_before(self, epoch: int) -> int:
+        return self.final_epoch
 
     def epoch_beacon(self, epoch: int) -> str | None:
         return self.beacons.get(epoch)
@@ -122,6 +135,7 @@ def chain(domain: SigningDomain, coordinator: Signer, make_signer: Callable[[int
         draw_limit=8,
         reaudit_bps=0,
         accuse_seconds=100,
+        lease_seconds=60,
     )
     return ChainTable(domain, pool)
 

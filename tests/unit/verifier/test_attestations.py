@@ -65,7 +65,7 @@ def test_the_right_root_is_signed(
     settled: History, chain: Any, make_signer: Callable[[int], Signer], domain: SigningDomain
 ) -> None:
     right = statement(EARNED)
-    check_statement(right, settled, chain.record(), NOTHING_ATTESTED)
+    check_statement(right, settled, chain, NOTHING_ATTESTED)
     message = attestation(right, 3, make_signer(5), domain).check(make_signer(5).address, domain)
     assert (message.seat, message.total_wei, message.epoch) == (3, 36, 0)
 
@@ -81,7 +81,7 @@ def test_the_right_root_is_signed(
 )
 def test_a_wrong_root_or_total_is_not(settled: History, chain: Any, wrong: EarningsStatement) -> None:
     with pytest.raises(VerificationFailed, match="aren't those of the log"):
-        check_statement(wrong, settled, chain.record(), NOTHING_ATTESTED)
+        check_statement(wrong, settled, chain, NOTHING_ATTESTED)
 
 
 def test_a_statement_past_the_checked_log_has_to_wait(settled: History) -> None:
@@ -95,7 +95,7 @@ def check_log(history: History, chain: Any, log: Any, attested_epoch: int = NOTH
     history.follow(chain.heads(history.num_epochs), log.read)
     epoch = history.num_epochs - 1
     earned = {a: n for a, n in history.payments.earnings(epoch).items() if n}
-    check_statement(statement(earned, epoch), history, chain.record(), attested_epoch)
+    check_statement(statement(earned, epoch), history, chain, attested_epoch)
 
 
 def lie_pay_for_nothing(log: Any) -> None:
@@ -222,14 +222,3 @@ def test_validators_are_paid_for_rejecting_as_well(history: History, chain: Any,
     receive(log, FIRST, 7, Outcome.SLASH, Outcome.DROP)
     pay(log, FIRST, 7, {BOB: 14, f"0x{1:040x}": 14}, "submission.rejected")
     check_log(history, chain, log)
-
-
-def test_prices_that_were_attested_stay_right_when_terms_change(history: History, chain: Any, log: Any) -> None:
-    receive(log, FIRST, 7, Outcome.ACCEPT)
-    pay(log, FIRST, 7, {ALICE: 7, BOB: 14})
-    check_log(history, chain, log)
-    chain.pool = chain.pool.__class__(**(chain.pool.__dict__ | {"prices_wei": frozenset({3})}))
-    log.append("epoch.closed")
-    check_log(history, chain, log, attested_epoch=0)
-    with pytest.raises(VerificationFailed, match="the pool's terms"):
-        check_log(history, chain, log, attested_epoch=-1)

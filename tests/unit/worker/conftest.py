@@ -93,6 +93,7 @@ class FakeChain:
             draw_limit=5,
             reaudit_bps=0,
             accuse_seconds=60,
+            lease_seconds=60,
         )
 
     def version(self, policy_version: int) -> VersionRecord:
