@@ -8,7 +8,6 @@ import {Ledger} from "../Ledger.sol";
 import {PoolConfig} from "../Types.sol";
 import {Seats} from "../Seats.sol";
 import {Accusing} from "./base/Accusing.sol";
-import {LogTree} from "./base/LogTree.sol";
 
 /// What an accusation must contain: each test changes one thing of an accusation that holds.
 contract AccusationTest is Accusing {
@@ -57,7 +56,7 @@ contract AccusationTest is Accusing {
         Court.Accusation memory a = accusation(NODE, 0);
         commitAndSeal();
         a.inclusion.epoch = 1;
-        a.inclusion.proof = LogTree.inclusion(leaves, a.inclusion.leafIndex, 0, leaves.length);
+        a.inclusion.proof = log.inclusion(a.inclusion.leafIndex, log.size);
         judge(a, 1, 0, 2);
         _refused(a, abi.encodeWithSelector(Evidence.NotInEpoch.selector, 1, a.inclusion.leafIndex));
     }
@@ -74,7 +73,7 @@ contract AccusationTest is Accusing {
         a.inclusion.document = '{"data":{},"type":"submission.accepted"}';
         a.inclusion.leafIndex = append(id, a.inclusion.document);
         a.inclusion.epoch = commitAndSeal();
-        a.inclusion.proof = LogTree.inclusion(leaves, a.inclusion.leafIndex, 0, leaves.length);
+        a.inclusion.proof = log.inclusion(a.inclusion.leafIndex, log.size);
         judge(a, a.inclusion.epoch, 0, 2);
         _refused(a, abi.encodeWithSelector(Evidence.NotReceivedEvent.selector));
     }
@@ -229,7 +228,7 @@ contract AccusationTest is Accusing {
     function test_signatures_of_another_deployment_count_for_nothing() public {
         Court.Accusation memory a = accusation(NODE, 0);
         setUp();
-        delete leaves;
+        log.cut(0);
         vm.expectRevert(abi.encodeWithSelector(Evidence.NotNodeSignature.selector, node));
         court.accuse(a);
     }
@@ -307,7 +306,7 @@ contract AccusationTest is Accusing {
         a.inclusion.leafIndex = append(id, receivedDocument(id));
         a.inclusion.document = receivedDocument(id);
         a.inclusion.epoch = commit();
-        a.inclusion.proof = LogTree.inclusion(leaves, a.inclusion.leafIndex, 0, leaves.length);
+        a.inclusion.proof = log.inclusion(a.inclusion.leafIndex, log.size);
         _refused(a, abi.encodeWithSelector(Evidence.BeaconMissing.selector, 1));
     }
 

@@ -7,7 +7,6 @@ import {Court} from "../Court.sol";
 import {Panels} from "../Panels.sol";
 import {Evidence} from "../Evidence.sol";
 import {Vote} from "../Types.sol";
-import {LogTree} from "./base/LogTree.sol";
 import {Judging} from "./base/Judging.sol";
 
 /// An outsider's challenge: what it must show, and who pays.
@@ -93,7 +92,7 @@ contract ChallengeTest is Judging {
         a.inclusion.document = settledDocument(true);
         a.inclusion.leafIndex = append(idOf(a.submission), a.inclusion.document);
         a.inclusion.epoch = commitAndSeal();
-        a.inclusion.proof = LogTree.inclusion(leaves, a.inclusion.leafIndex, 0, leaves.length);
+        a.inclusion.proof = log.inclusion(a.inclusion.leafIndex, log.size);
         _refused(a, abi.encodeWithSelector(Evidence.NotReceivedEvent.selector));
     }
 

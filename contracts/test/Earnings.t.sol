@@ -211,7 +211,7 @@ contract EarningsTest is Earning {
     function test_draws_need_seats() public {
         vm.prank(creator);
         poolId = pools.createPool(config());
-        delete leaves;
+        log.cut(0);
         uint64 epoch = commitAndSeal();
         vm.expectRevert(abi.encodeWithSelector(Seats.NoSeats.selector, epoch));
         registry.drawSeat(poolId, "beacon", "id", 0, 0, epoch);

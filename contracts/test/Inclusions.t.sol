@@ -158,7 +158,7 @@ contract InclusionsTest is Promising {
         _demand(kept, receipt, COORDINATOR);
         (uint64 epoch, bytes32 root, bytes32[] memory path) = closeEpoch();
         vm.prank(vm.addr(SUCCESSOR));
-        ledger.commitEpoch(poolId, epoch, uint64(leaves.length), root, path);
+        ledger.commitEpoch(poolId, epoch, log.size, root, path);
         bytes memory signature = signReceipt(COORDINATOR, late);
         Submission memory unkept = promisedSubmission(1);
         vm.expectRevert(abi.encodeWithSelector(Bonds.NotAnswerable.selector, coordinator, 1));

@@ -4,15 +4,9 @@ pragma solidity 0.8.37;
 import {Ledger} from "../Ledger.sol";
 import {LogProof} from "../LogProof.sol";
 import {Role} from "../Types.sol";
-import {LogTree} from "./base/LogTree.sol";
-import {PeakLog, PeakLogs} from "./base/PeakLog.sol";
 import {World} from "./base/World.sol";
 
 contract LedgerTest is World {
-    using PeakLogs for PeakLog;
-
-    PeakLog private _log;
-
     // --- epochs ---
 
     function test_a_commit_moves_the_head_and_stores_the_last_beacon() public {
@@ -27,7 +21,7 @@ contract LedgerTest is World {
         (uint64 count, uint64 size, bytes32 root, uint64 time) = ledger.head(poolId);
         assertEq(count, 2, "count");
         assertEq(size, 3, "size");
-        assertEq(root, LogTree.root(leaves, 0, 3), "root");
+        assertEq(root, log.root(), "root");
         assertEq(time, block.timestamp, "time");
         assertEq(ledger.epochOf(poolId, 1).previousSize, 1, "previous size");
     }
@@ -46,9 +40,9 @@ contract LedgerTest is World {
     function test_epochs_come_in_order_grow_and_never_rewrite() public {
         commit();
         commit();
-        leaves.push("more");
-        bytes32[] memory proof = LogTree.consistency(leaves, 2, 3);
-        bytes32 root = LogTree.root(leaves, 0, 3);
+        log.append("more");
+        bytes32[] memory proof = log.consistency(2);
+        bytes32 root = log.root();
         vm.startPrank(coordinator);
         vm.expectRevert(abi.encodeWithSelector(Ledger.EpochOutOfOrder.selector, 3, 2));
         ledger.commitEpoch(poolId, 3, 3, root, proof);
@@ -121,7 +115,7 @@ contract LedgerTest is World {
         uint64 index = append("id", receivedDocument("id"));
         commit();
         bytes32 leaf = LogProof.leafHash("id", sha256(receivedDocument("id")));
-        bytes32[] memory proof = LogTree.inclusion(leaves, index, 0, leaves.length);
+        bytes32[] memory proof = log.inclusion(index, log.size);
         assertTrue(ledger.verifySubmission(poolId, 0, index, leaf, proof), "logged");
         assertTrue(!ledger.verifySubmission(poolId, 0, index, ~leaf, proof), "not logged");
     }
@@ -170,33 +164,22 @@ contract LedgerTest is World {
 
     function test_the_ring_never_drops_an_epoch_that_may_still_be_judged() public {
         uint64 ring = ledger.RING();
-        for (uint64 epoch; epoch < ring; epoch++) {
-            (uint64 size, bytes32 root, bytes32[] memory proof) = _grow();
-            vm.prank(coordinator);
-            ledger.commitEpoch(poolId, epoch, size, root, proof);
+        for (uint64 k; k < ring; k++) {
+            commit();
         }
         mine(3);
         ledger.sealEpoch(poolId, 0);
         uint256 readyTime = ledger.epochOf(poolId, 0).time + 80;
-        (uint64 lastSize, bytes32 lastRoot, bytes32[] memory lastProof) = _grow();
+        (uint64 epoch, bytes32 root, bytes32[] memory proof) = closeEpoch();
         vm.expectRevert(abi.encodeWithSelector(Ledger.RingFull.selector, readyTime));
         vm.prank(coordinator);
-        ledger.commitEpoch(poolId, ring, lastSize, lastRoot, lastProof);
+        ledger.commitEpoch(poolId, epoch, log.size, root, proof);
         vm.warp(readyTime);
         vm.prank(coordinator);
-        ledger.commitEpoch(poolId, ring, lastSize, lastRoot, lastProof);
+        ledger.commitEpoch(poolId, epoch, log.size, root, proof);
         vm.expectRevert(abi.encodeWithSelector(Ledger.NoSuchEpoch.selector, 0));
         ledger.epochOf(poolId, 0);
         assertEq(ledger.epochBeacon(poolId, ring), 0, "no beacon of an older epoch");
         assertTrue(ledger.isSettled(poolId, 0), "gone means settled");
-    }
-
-    function _grow() private returns (uint64 size, bytes32 root, bytes32[] memory proof) {
-        if (_log.size == 0) {
-            _log.start(1);
-            return (1, _log.root(), proof);
-        }
-        proof = _log.grow(keccak256(abi.encode(_log.size)));
-        return (_log.size, _log.root(), proof);
     }
 }

@@ -2,11 +2,14 @@
 pragma solidity 0.8.37;
 
 import {LogProof} from "../LogProof.sol";
+import {GrowingLog} from "./base/GrowingLog.sol";
 import {LogTree} from "./base/LogTree.sol";
 import {Test} from "./base/Test.sol";
 
 contract LogProofTest is Test {
     uint256 private constant MAX = 33;
+
+    GrowingLog private _log;
 
     function isIncluded(uint64 index, uint64 size, bytes32 root, bytes32 leaf, bytes32[] calldata proof)
         external
@@ -74,6 +77,37 @@ contract LogProofTest is Test {
         vm.assume(proof.length < 100);
         assertTrue(!LogProof.isConsistent(oldSize, newSize, "old", "new", proof), "a random consistency proof");
         assertTrue(!LogProof.isIncluded(oldSize, newSize, "root", "leaf", proof), "a random inclusion proof");
+    }
+
+    /// The log that other tests keep is the one that the RFC defines.
+    function test_a_growing_log_has_the_roots_and_proofs_of_the_definition() public {
+        bytes32[] memory leaves = _leaves(MAX);
+        for (uint64 size = 1; size <= MAX; size++) {
+            _log.append(leaves[size - 1]);
+            assertEq(_log.root(), LogTree.root(leaves, 0, size), "root");
+            for (uint64 k = 1; k <= size; k++) {
+                assertEq(hashOf(_log.consistency(k)), hashOf(LogTree.consistency(leaves, k, size)), "consistency");
+                assertEq(hashOf(_log.inclusion(k - 1, size)), hashOf(LogTree.inclusion(leaves, k - 1, 0, size)), "path");
+            }
+        }
+    }
+
+    function test_a_log_of_unseen_leaves_grows_consistently_and_a_cut_one_goes_on() public {
+        for (uint64 count = 1; count < MAX; count++) {
+            uint64 oldSize = _log.size;
+            bytes32 oldRoot = oldSize == 0 ? bytes32(0) : _log.root();
+            _log.grow(count);
+            if (oldSize == 0) continue;
+            assertTrue(this.isConsistent(oldSize, _log.size, oldRoot, _log.root(), _log.consistency(oldSize)), "grown");
+        }
+        _log.cut(5);
+        bytes32 cutRoot = _log.root();
+        _log.append("another history");
+        assertTrue(this.isConsistent(5, 6, cutRoot, _log.root(), _log.consistency(5)), "the cut log and one more");
+    }
+
+    function hashOf(bytes32[] memory proof) internal pure returns (bytes32) {
+        return keccak256(abi.encode(proof));
     }
 
     function _leaves(uint256 size) private pure returns (bytes32[] memory leaves) {

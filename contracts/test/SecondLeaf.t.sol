@@ -4,7 +4,6 @@ pragma solidity 0.8.37;
 import {Court} from "../Court.sol";
 import {Evidence} from "../Evidence.sol";
 import {Accusing} from "./base/Accusing.sol";
-import {LogTree} from "./base/LogTree.sol";
 
 /// A log that receives a submission twice offers a second beacon, and with it other seats. Honest seats judge by the
 /// first leaf and sign its epoch, so that the second is of no use.
@@ -15,7 +14,7 @@ contract SecondLeafTest is Accusing {
         uint64 index = append(id, receivedDocument(id));
         a.inclusion.epoch = commitAndSeal();
         a.inclusion.leafIndex = index;
-        a.inclusion.proof = LogTree.inclusion(leaves, index, 0, leaves.length);
+        a.inclusion.proof = log.inclusion(index, log.size);
         a.drawIndexes = drawIndexes(a.inclusion.epoch, id, 0, 2, provider);
         vm.expectRevert(abi.encodeWithSelector(Evidence.VerdictMismatch.selector, 0));
         court.accuse(a);
@@ -28,7 +27,7 @@ contract SecondLeafTest is Accusing {
         uint64 index = append(id, receivedDocument(id));
         a.inclusion.epoch = commitAndSeal();
         a.inclusion.leafIndex = index;
-        a.inclusion.proof = LogTree.inclusion(leaves, index, 0, leaves.length);
+        a.inclusion.proof = log.inclusion(index, log.size);
         judge(a, a.inclusion.epoch, 0, 2);
         court.accuse(a);
     }

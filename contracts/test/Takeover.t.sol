@@ -84,7 +84,7 @@ contract TakeoverTest is Earning {
     function test_a_pool_of_one_validator_goes_on_and_one_without_any_does_not() public {
         vm.prank(creator);
         poolId = pools.createPool(config());
-        delete leaves;
+        log.cut(0);
         commitAndSeal();
         pass(60);
         (uint64 epoch, bytes32 root, bytes32[] memory proof) = closeEpoch();
@@ -136,7 +136,7 @@ contract TakeoverTest is Earning {
     function test_seats_rewrite_no_history() public {
         commitAndSeal();
         pass(60);
-        delete leaves;
+        log.cut(0);
         append("other", "history");
         append("other", "history");
         (uint64 epoch, bytes32 root, bytes32[] memory proof) = closeEpoch();
@@ -177,7 +177,7 @@ contract TakeoverTest is Earning {
     /// The open epoch with its own leaf, signed by the first `count` drawn seats.
     function _attested(uint256 count) private returns (Attested memory a) {
         (a.epoch, a.root, a.proof) = closeEpoch();
-        a.size = uint64(leaves.length);
+        a.size = log.size;
         (a.drawIndexes, a.signatures) = (new uint32[](count), new bytes[](count));
         return _sign(a);
     }
@@ -234,7 +234,7 @@ contract TakeoverTest is Earning {
     function _refused(Attested memory a, bytes memory why) private {
         vm.expectRevert(why);
         _submit(a);
-        leaves.pop();
+        log.cut(log.size - 1);
     }
 
     function _release(uint32 seat) private {

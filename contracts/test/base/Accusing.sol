@@ -3,7 +3,6 @@ pragma solidity 0.8.37;
 
 import {Court} from "../../Court.sol";
 import {Messages, Submission, Verdict} from "../../Messages.sol";
-import {LogTree} from "./LogTree.sol";
 import {World} from "./World.sol";
 
 /// Accusations as honest parties put them together; tests then change one thing.
@@ -36,7 +35,7 @@ abstract contract Accusing is World {
         append("a third", receivedDocument("a third"));
         a.inclusion.epoch = commitAndSeal();
         a.inclusion.document = receivedDocument(id);
-        a.inclusion.proof = LogTree.inclusion(leaves, a.inclusion.leafIndex, 0, leaves.length);
+        a.inclusion.proof = log.inclusion(a.inclusion.leafIndex, log.size);
         a.nodeSignature = sign(nodeKey, id);
         judge(a, a.inclusion.epoch, 0, 2);
     }
@@ -47,7 +46,7 @@ abstract contract Accusing is World {
         a.settling.leafIndex = append(idOf(a.submission), a.settling.document);
         epoch = commitAndSeal();
         a.settling.epoch = epoch;
-        a.settling.proof = LogTree.inclusion(leaves, a.settling.leafIndex, 0, leaves.length);
+        a.settling.proof = log.inclusion(a.settling.leafIndex, log.size);
         judge(a, epoch, 1, 2);
     }
 

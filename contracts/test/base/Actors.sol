@@ -11,7 +11,6 @@ import {Registry} from "../../Registry.sol";
 import {Juror, Panel, Vote} from "../../Types.sol";
 import {Earning} from "./Earning.sol";
 import {Judging} from "./Judging.sol";
-import {LogTree} from "./LogTree.sol";
 import {Promising} from "./Promising.sol";
 import {World} from "./World.sol";
 
@@ -391,7 +390,7 @@ contract Actors is Judging, Earning, Promising {
         bytes32 id = idOf(a.submission);
         (a.inclusion.epoch, a.inclusion.leafIndex) = (filed.epoch, filed.leafIndex);
         a.inclusion.document = receivedDocument(id);
-        a.inclusion.proof = LogTree.inclusion(leaves, filed.leafIndex, 0, ledger.epochOf(poolId, filed.epoch).size);
+        a.inclusion.proof = log.inclusion(filed.leafIndex, ledger.epochOf(poolId, filed.epoch).size);
         a.nodeSignature = sign(filed.nodeKey, id);
         judge(a, filed.epoch, 0, 2);
     }

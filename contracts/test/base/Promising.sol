@@ -2,7 +2,6 @@
 pragma solidity 0.8.37;
 
 import {Messages, Receipt, Submission} from "../../Messages.sol";
-import {LogTree} from "./LogTree.sol";
 import {World} from "./World.sol";
 
 /// Promises of inclusion as an honest coordinator makes and keeps them; tests then change one thing.
@@ -38,7 +37,7 @@ abstract contract Promising is World {
 
     /// The path from a leaf to the head over the log's first `size` leaves.
     function pathOf(uint64 index, uint64 size) internal view returns (bytes32[] memory) {
-        return LogTree.inclusion(leaves, index, 0, size);
+        return log.inclusion(index, size);
     }
 
     function headSize(uint64 epoch) internal view returns (uint64) {

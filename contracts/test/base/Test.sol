@@ -26,6 +26,8 @@ interface Vm {
     function prank(address sender) external;
     function roll(uint256 number) external;
     function setBlockhash(uint256 number, bytes32 hash) external;
+    /// Writes the figure down, or compares it with the committed one (snapshots/).
+    function snapshotGasLastCall(string calldata group, string calldata name) external returns (uint256);
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
     function startPrank(address sender) external;
     function stopPrank() external;

@@ -10,7 +10,7 @@ import {Registry} from "../../Registry.sol";
 import {Court} from "../../Court.sol";
 import {CaseParties, Jury} from "../../Jury.sol";
 import {Draw, PoolConfig} from "../../Types.sol";
-import {LogTree} from "./LogTree.sol";
+import {GrowingLog} from "./GrowingLog.sol";
 import {Test} from "./Test.sol";
 
 /// All contracts, one funded pool with a bonded coordinator, a provider with two nodes, and three validators; and the log that its
@@ -40,7 +40,7 @@ abstract contract World is Test {
     Court internal court;
     Jury internal jury;
     uint64 internal poolId;
-    bytes32[] internal leaves;
+    GrowingLog internal log;
     address[] internal validators;
     mapping(address validator => uint256) private _keys;
 
@@ -158,8 +158,7 @@ abstract contract World is Test {
     }
 
     function append(bytes32 subject, bytes memory document) internal returns (uint64 index) {
-        leaves.push(LogProof.leafHash(subject, sha256(document)));
-        return uint64(leaves.length - 1);
+        return log.append(LogProof.leafHash(subject, sha256(document)));
     }
 
     /// Logs the epoch's own leaf: what is to be committed then.
@@ -167,8 +166,8 @@ abstract contract World is Test {
         append(0, "epoch.closed");
         epoch = ledger.epochCount(poolId);
         (, uint64 oldSize,,) = ledger.head(poolId);
-        if (oldSize != 0) proof = LogTree.consistency(leaves, oldSize, leaves.length);
-        root = LogTree.root(leaves, 0, leaves.length);
+        if (oldSize != 0) proof = log.consistency(oldSize);
+        root = log.root();
     }
 
     /// Commits everything that was logged, and the epoch's own leaf.
@@ -177,7 +176,7 @@ abstract contract World is Test {
         bytes32[] memory proof;
         (epoch, root, proof) = closeEpoch();
         vm.prank(coordinator);
-        ledger.commitEpoch(poolId, epoch, uint64(leaves.length), root, proof);
+        ledger.commitEpoch(poolId, epoch, log.size, root, proof);
     }
 
     /// Commits, waits for the beacon and stores it.
