@@ -76,7 +76,7 @@ def connect_verifier(config: VerifierConfig, clock: Clock, stop: threading.Event
         return None
     chain = ChainPool(contracts, config.pool_id, confirmations=terms["confirmations"], lane=lane)
     client = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
-    return build_verifier(config, signer, chain, client, clock)
+    return build_verifier(config, signer, chain, client, httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS), clock)
 
 
 def _connect(config: VerifierConfig, info: PoolInfo, clock: Clock) -> Contracts:
@@ -87,14 +87,18 @@ def _connect(config: VerifierConfig, info: PoolInfo, clock: Clock) -> Contracts:
 
 
 def build_verifier(
-    config: VerifierConfig, signer: Signer, chain: PoolChain, client: CoordinatorClient, clock: Clock
+    config: VerifierConfig,
+    signer: Signer,
+    chain: PoolChain,
+    client: CoordinatorClient,
+    http: httpx.Client,
+    clock: Clock,
 ) -> Verifier:
-    """All stages over one store."""
+    """All stages over one store; weights come by `http`."""
     db = open_store(config.data_dir)
     history, verdicts = History(db), Verdicts(db)
     reaudits = Reaudits(db, history.payments)
     reaudits.remember_validator(signer.address)
-    http = httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS)
     weights = Weights(config.data_dir / "weights", chain, client, http, config.num_versions_kept)
     judge = Judge(signer, chain, client, history, verdicts, weights, Completions(db))
     return Verifier(

@@ -37,7 +37,7 @@ from protocol.chain.client import ChainClient
 from protocol.chain.contracts import Contracts
 from protocol.chain.lane import Lane
 from protocol.chain.rpc import JsonRpc
-from protocol.clock import SystemClock
+from protocol.clock import Clock, SystemClock
 from protocol.reasons import SLASHABLE_MASK, Outcome, RejectReason
 from protocol.rules import Rules
 from protocol.signing import Signer
@@ -118,11 +118,11 @@ def local_chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         contracts.client.rpc.close()
 
 
-def deploy_contracts(url: str) -> Contracts:
+def deploy_contracts(url: str, unbonding_seconds: int = 600) -> Contracts:
     deployer = dev_signers(1)[0]
     client = ChainClient(JsonRpc(url), CHAIN_ID)
     lane = Lane(client, deployer, SystemClock())
-    parameters = Parameters(minter=deployer.address, unbonding_seconds=600, salt="0x" + "5a" * 32)
+    parameters = Parameters(minter=deployer.address, unbonding_seconds=unbonding_seconds, salt="0x" + "5a" * 32)
 
     def create(init_code: bytes) -> str:
         return str(lane.send(None, init_code).contract_address)
@@ -154,9 +154,9 @@ class World(Site):
     def mine(self, seconds: int = 1) -> None:
         self.chain.mine()
 
-    def publish(self, policy_version: int, sealed: bool = True) -> None:
+    def publish(self, policy_version: int, sealed: bool = True, manifest_hash: str | None = None) -> None:
         """A version on chain, announced, and sealed by the coordinator."""
-        manifest_hash = number_hash(policy_version)
+        manifest_hash = manifest_hash or number_hash(policy_version)
         index_chain(self.coordinator)
         self.send(self.trainer, "ledger", "publishWeights", self.pool_id, policy_version, manifest_hash)
         message = WeightsRelease(pool_id=self.pool_id, policy_version=policy_version, manifest_hash=manifest_hash)
@@ -346,10 +346,12 @@ def world(
         yield made
 
 
-def create_pool(chain: LocalChain, folder: Path) -> CoordinatorConfig:
+def create_pool(chain: LocalChain, folder: Path, rules: Rules | None = None, **terms: int) -> CoordinatorConfig:
+    """A pool of the usual terms, but for `terms`."""
     _, coordinator, trainer = dev_signers(3)
     first_block = chain.contracts.client.head().number
-    receipt = chain.send(chain.creator, "pools", "createPool", pool_config(make_rules(), coordinator, trainer))
+    config = pool_config(rules or make_rules(), coordinator, trainer) | terms
+    receipt = chain.send(chain.creator, "pools", "createPool", config)
     return CoordinatorConfig(
         chain_url=chain.process.url,
         pool_id=int(chain.contracts.events(receipt)[0].arguments["pool_id"]),
@@ -364,13 +366,19 @@ def create_pool(chain: LocalChain, folder: Path) -> CoordinatorConfig:
     )
 
 
-def open_world(chain: LocalChain, config: CoordinatorConfig, portal: anyio.from_thread.BlockingPortal) -> World:
+def open_world(
+    chain: LocalChain,
+    config: CoordinatorConfig,
+    portal: anyio.from_thread.BlockingPortal,
+    rules: Rules | None = None,
+    clock: Clock | None = None,
+) -> World:
     _, key, trainer, provider, *validators = dev_signers(4 + NUM_VALIDATORS)
-    clock = StandingClock()
+    clock = clock or StandingClock()
     coordinator = make_coordinator(config, chain.contracts, key, clock)
     return World(
         coordinator,
-        make_rules(),
+        rules or make_rules(),
         AppTransport(create_app(coordinator), portal),
         clock,
         Signer(bytes(31) + b"\x63"),

@@ -24,16 +24,10 @@ from protocol.chain.cases import Accusation, CaseRecord, CaseState
 from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
 from protocol.chain.terms import PriceTerms
 from protocol.draw import Seat
-from protocol.engines.base import Request
-from protocol.engines.torch import TorchEngine
-from protocol.prompts import task_prompts
-from protocol.prover import in_task_order, proofs_of, reward_of, rollout_of
-from protocol.randomness import task_seed
-from protocol.rollouts import Rollout
 from protocol.signing import Signer, SigningDomain
-from protocol.wire import Task
 from tests.unit.coordinator.conftest import POOL_ID, Site
 from tests.unit.verifier.verifier_world import World
+from tests.worlds.generated import generate
 from verifier.accuse import Accuser
 from verifier.attest import Attester
 from verifier.commitments import Commitments
@@ -189,7 +183,7 @@ class Town:
     def submit(self, *, forged: bool = False) -> str:
         """Work that is leased and handed in; honest, or with rewards that weren't earned."""
         task = self.site.lease()
-        rows = self._rollouts(task.message)
+        rows = generate(self.world.rules, self.world.environment, self.world.folder, task.message)
         if forged:
             rows = [replace(row, task_reward=1.0 - row.task_reward) for row in rows]
         envelope, submission_id, file = self.site.pack(task.message, rows)
@@ -233,20 +227,3 @@ class Town:
     def accounts(self) -> dict[str, int]:
         with self.site.coordinator.reading() as session:
             return {row.address: row.cumulative_wei for row in session.scalars(select(Account))}
-
-    def _rollouts(self, task: Task) -> list[Rollout]:
-        rules, environment = self.world.rules, self.world.environment
-        seed = task_seed(task.pool_id, task.policy_version, task.node, task.counter, task.beacon_hash)
-        prompts = task_prompts(rules, environment, seed)
-        num_rollouts = rules.group_size * rules.groups_per_task
-        requests = [Request(i, prompts[i // rules.group_size].tokens) for i in range(num_rollouts)]
-        engine = TorchEngine(max_batch=num_rollouts)
-        engine.load(self.world.folder)
-        finished = engine.generate(requests, seed, rules.sampling, environment.tokenizer.eos_ids)
-        completions = in_task_order(list(finished), num_rollouts)
-        proofs = proofs_of(completions, rules.toploc)
-        asked = [prompts[completion.sample // rules.group_size] for completion in completions]
-        return [
-            rollout_of(prompt, completion, proof, reward_of(environment, prompt, completion), 0)
-            for prompt, completion, proof in zip(asked, completions, proofs, strict=True)
-        ]
