@@ -12,6 +12,9 @@ from typing import Any, TextIO
 
 import structlog
 
+structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+"""For a command, which configures nothing: its stdout is for data alone."""
+
 
 def configure_logging(role: str, log_format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:
     """Set up logging of this process. `log_format`: json, pretty, or auto (pretty on a terminal)."""

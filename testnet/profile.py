@@ -30,11 +30,13 @@ TIMES = {
     "judge_period": 60,
     "challenge_window": 15,
     "appeal_period": 15,
-    "jury_period": 10,
-    "retention": 240,
+    "jury_period": 90,
+    "retention": 300,
     "lease_max": 60,
     "coordinator_timeout": 120,
 }
+"""Half of the jury's period is there to judge a whole file in, on a busy machine. What is earned can be claimed after
+judging, window, appeal and jury: nothing else waits for that."""
 QUORUMS = {"accept_quorum": 1, "slash_quorum": 2, "jury_size": 3, "draw_limit": 8}
 SHARES = {"first_slash_bps": 1_000, "later_slash_bps": 10_000, "bounty_bps": 1_000, "reaudit_bps": 1_000}
 AMOUNTS = {

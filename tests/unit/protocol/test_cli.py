@@ -35,6 +35,12 @@ def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
     assert "Exit codes" in out
 
 
+def test_what_a_command_logs_is_not_among_its_data() -> None:
+    code = "from protocol.telemetry import get_logger; get_logger().info('seat.implicated', seat=3); print('{}')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "{}\n" and "seat.implicated" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
