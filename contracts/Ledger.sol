@@ -70,7 +70,6 @@ contract Ledger is Inclusions {
     struct Totals {
         uint64 earningsEpoch; // of the newest root
         uint128 total; // of the newest root
-        uint128 deducted; // by upheld cases, of all accounts
     }
 
     uint64 public constant RING = 2048;
@@ -280,9 +279,9 @@ contract Ledger is Inclusions {
         emit EarningsFreed(poolId, account, submissionId, amount);
     }
 
-    /// What is held for the case stays withheld for good.
+    /// What is held for the case stays withheld for good. It may be more than the account has earned so far, so it makes
+    /// no room for others: who else is owed what can't be told from totals.
     function deductEarnings(uint64 poolId, address account, bytes32 submissionId, uint128 amount) external onlyCourt {
-        _totals[poolId].deducted += amount;
         emit EarningsDeducted(poolId, account, submissionId, amount);
     }
 
@@ -409,10 +408,9 @@ contract Ledger is Inclusions {
         return _accounts[poolId][account].withheld;
     }
 
-    /// What all accounts together have been proven to earn, net of deductions.
+    /// What all accounts together have been proven to earn, gross.
     function provenTotal(uint64 poolId) external view returns (uint256) {
-        Totals storage totals = _totals[poolId];
-        return totals.total > totals.deducted ? totals.total - totals.deducted : 0;
+        return _totals[poolId].total;
     }
 
     // --- inside ---
@@ -501,7 +499,7 @@ contract Ledger is Inclusions {
         bool isFirst = _earnings[poolId][newest].root == 0;
         if (!isFirst && epoch <= newest) revert EarningsOutOfOrder(epoch, newest);
         if (total < totals.total) revert EarningsFall(total, totals.total);
-        uint256 budget = pools.budget(poolId) + totals.deducted;
+        uint256 budget = pools.budget(poolId);
         if (total > budget) revert EarningsExceedFunds(total, budget);
         uint56 claimableTime = uint56(block.timestamp) + _logs[poolId].settlingPeriod;
         _earnings[poolId][epoch] = Earnings(root, total, isFirst ? epoch : newest, claimableTime, isByCoordinator);

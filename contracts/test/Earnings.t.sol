@@ -174,14 +174,19 @@ contract EarningsTest is Earning {
         assertEq(credits.balanceOf(provider), 7 ether, "paid");
     }
 
-    function test_deductions_make_room_for_gross_totals() public {
+    function test_what_is_deducted_makes_no_room_for_others() public {
         earn(commitAndSeal(), 999 ether, 1 ether);
         vm.startPrank(address(court));
         ledger.holdEarnings(poolId, provider, "id", 1 ether);
         ledger.deductEarnings(poolId, provider, "id", 1 ether);
         vm.stopPrank();
-        assertEq(ledger.provenTotal(poolId), 999 ether, "proven");
-        earn(commitAndSeal(), 1_000 ether, 1 ether);
+        assertEq(ledger.provenTotal(poolId), 1_000 ether, "proven");
+        Statement memory s = statementOf(commitAndSeal(), 1_000 ether, 1 ether);
+        attest(s);
+        vm.expectRevert(
+            abi.encodeWithSelector(Ledger.EarningsExceedFunds.selector, uint256(1_001 ether), uint256(1_000 ether))
+        );
+        send(s);
     }
 
     function test_only_the_court_withholds() public {

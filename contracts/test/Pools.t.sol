@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {ERC20} from "@openzeppelin/contracts/token/ERC20/ERC20.sol";
+import {Ledger} from "../Ledger.sol";
 import {Pools} from "../Pools.sol";
 import {PoolRules} from "../PoolRules.sol";
 import {PoolConfig, Role} from "../Types.sol";
@@ -222,6 +223,27 @@ contract PoolsTest is Earning {
         assertEq(credits.balanceOf(provider), 7 ether, "claims go on");
         vm.expectRevert(Pools.NothingToRefund.selector);
         pools.refund(poolId);
+    }
+
+    function test_what_a_case_deducts_from_one_account_is_not_refunded_at_anothers_cost() public {
+        uint64 epoch = commitAndSeal();
+        earn(epoch, 7 ether, 3 ether);
+        vm.startPrank(address(court));
+        ledger.holdEarnings(poolId, provider, "id", 9 ether);
+        ledger.deductEarnings(poolId, provider, "id", 9 ether);
+        vm.stopPrank();
+        vm.prank(creator);
+        pools.close(poolId);
+        pass(60 + 5 + 60 + 2 * 80);
+        pools.refund(poolId);
+        claimFor(epoch, payee);
+        assertEq(credits.balanceOf(payee), 3 ether, "paid");
+        vm.expectRevert(Ledger.NothingToClaim.selector);
+        claimFor(epoch, provider);
+        pass(180 days);
+        pools.refund(poolId);
+        assertEq(credits.balanceOf(creator), 997 ether, "what nobody may claim goes back in the end");
+        assertEq(pools.funds(poolId), 0, "nothing is left");
     }
 
     function test_unclaimed_earnings_go_back_after_the_claim_expiry() public {

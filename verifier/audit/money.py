@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,6 +26,8 @@ from verifier.history import History
 from verifier.reaudits import undue_reaudits
 
 BEFORE_ALL = -1
+CLOSING = 2
+"""Pools.State.Closing"""
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,13 @@ class Books:
     root_on_chain: str
     total_wei: int
     claimed_wei: dict[str, int]
+    withheld_wei: int
+    """By cases, of all accounts: held by open ones, or deducted for good."""
     paid_wei: int
     funds_wei: int
     balance_wei: int
+    have_lapsed: bool
+    """The pool is closed so long that what nobody claimed has gone back to its creator, or may."""
 
     @property
     def earned(self) -> dict[str, int]:
@@ -82,11 +89,12 @@ def audit_books(books: Books, contracts: Contracts) -> Report:
 
 def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) -> Books:
     """Everything that is compared. Reads the whole log up to the newest anchored head."""
-    block = contracts.client.head().number
+    at = contracts.client.head()
+    block = at.number
     ask = partial(contracts.read, block=block)  # one state, while claims go on
     head = ask("ledger", "head", pool_id)
     epoch, newest = ask("ledger", "newestEarnings", pool_id)
-    record = ask("pools", "poolOf", pool_id)
+    record, config = ask("pools", "poolOf", pool_id), ask("pools", "configOf", pool_id)
     history = History(sqlite3.connect(":memory:", isolation_level=None))
     fault = _follow(history, client, _heads(contracts, pool_id, head["count"], block))
     chain = ChainPool(contracts, pool_id)
@@ -103,10 +111,13 @@ def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) ->
         statement=client.earnings(epoch) if newest["root"] != ZERO_HASH else None,
         root_on_chain=newest["root"],
         total_wei=newest["total"],
-        claimed_wei=_claimed(contracts, pool_id, accounts, block),
+        claimed_wei=_by_account(contracts, "claimed", pool_id, accounts, block),
+        withheld_wei=sum(_by_account(contracts, "withheld", pool_id, accounts, block).values()),
         paid_wei=record["paid"],
         funds_wei=record["pool_funds"],
         balance_wei=ask("credits", "balanceOf", contracts.addresses.pools),
+        have_lapsed=record["state"] == CLOSING
+        and at.timestamp >= _refund_time(config, record["closing_time"]) + ask("pools", "CLAIM_EXPIRY"),
     )
 
 
@@ -149,11 +160,16 @@ def check_paid(books: Books) -> Values:
 
 
 def check_owed(books: Books) -> Values:
-    """What is earned and not paid is there: in the pool's funds, and in its contract's balance."""
-    owed = books.earned_in_all.total() - books.paid_wei
+    """What is earned and not paid is there: in the pool's funds, and in its contract's balance.
+
+    What cases withhold counts as owed: whose it is in the end may still be open. Claims that have lapsed don't.
+    """
+    unpaid = books.earned_in_all.total() - books.paid_wei
+    owed = 0 if books.have_lapsed else unpaid
     must_hold("the pool owes more than it has", owed <= books.funds_wei, f"owes {owed}, has {books.funds_wei}")
     must_hold("the contract lacks tokens", books.funds_wei <= books.balance_wei, f"balance {books.balance_wei}")
-    return {"owed_wei": str(owed), "funds_wei": str(books.funds_wei)}
+    values = {"owed_wei": str(owed), "funds_wei": str(books.funds_wei), "withheld_wei": str(books.withheld_wei)}
+    return values | ({"lapsed_wei": str(unpaid)} if books.have_lapsed else {})
 
 
 def _follow(history: History, client: CoordinatorClient, heads: list[LogHead]) -> VerificationFailed | None:
@@ -173,6 +189,13 @@ def _heads(contracts: Contracts, pool_id: int, count: int, block: int) -> list[L
     return [LogHead(start + i, head["size"], head["root"]) for i, head in enumerate(found)]
 
 
-def _claimed(contracts: Contracts, pool_id: int, accounts: list[str], block: int) -> dict[str, int]:
-    reads = [Read("ledger", "claimed", (pool_id, account)) for account in accounts]
+def _by_account(contracts: Contracts, function: str, pool_id: int, accounts: list[str], block: int) -> dict[str, int]:
+    reads = [Read("ledger", function, (pool_id, account)) for account in accounts]
     return dict(zip(accounts, contracts.read_all(reads, block=block), strict=True))
+
+
+def _refund_time(config: Mapping[str, int], closing_time: int) -> int:
+    """When a closed pool has drained (Pools._refundTime), in chain seconds."""
+    windows = ("judge_period", "challenge_window", "appeal_period", "jury_period")
+    leases = config["lease_max"] + config["epoch_max"] + config["coordinator_timeout"]
+    return closing_time + leases + 2 * sum(config[name] for name in windows)
