@@ -24,6 +24,11 @@ from protocol.wire import EarningsAttestation, Receipt, Signed, Task, VerdictCom
 
 ENVELOPE_HEADER = "Proofpool-Submission"
 PARQUET = "application/vnd.apache.parquet"
+MAX_ANSWER_BYTES = 64 << 20
+"""Of a document: a page of the log has a few megabytes, a statement of earnings a hundred bytes an account."""
+MAX_FILE_BYTES = 256 << 20
+"""Of a rollout file, sixteen times what a coordinator takes unless it is told otherwise."""
+MAX_BATCH_BYTES = 4 << 30
 
 T = TypeVar("T", bound=BaseModel)
 A = TypeVar("A")
@@ -40,7 +45,11 @@ class CoordinatorClient:
         timeout_seconds: float = 30.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._http = httpx.Client(base_url=url, auth=auth, timeout=timeout_seconds, transport=transport)
+        # An encoded body could unfold without bound.
+        headers = {"Accept-Encoding": "identity"}
+        self._http = httpx.Client(
+            base_url=url, auth=auth, timeout=timeout_seconds, transport=transport, headers=headers
+        )
 
     def close(self) -> None:
         self._http.close()
@@ -85,7 +94,7 @@ class CoordinatorClient:
         return self._get(api.SubmissionView, f"/v1/submissions/{submission_id}")
 
     def submission_file(self, submission_id: str) -> bytes:
-        return self._request("GET", f"/v1/submissions/{submission_id}/file").content
+        return self._request("GET", f"/v1/submissions/{submission_id}/file", most_bytes=MAX_FILE_BYTES).content
 
     def submissions(self, after: int = -1, limit: int = 100, **filters: str) -> list[api.SubmissionView]:
         """A page in the order of arrival, past log index `after`; filters: node, standing."""
@@ -109,7 +118,7 @@ class CoordinatorClient:
         return None if answer.status_code == httpx.codes.NO_CONTENT else _read(api.BatchOffer, answer)
 
     def batch_file(self, number: int) -> bytes:
-        return self._request("GET", f"/v1/batches/{number}/file").content
+        return self._request("GET", f"/v1/batches/{number}/file", most_bytes=MAX_BATCH_BYTES).content
 
     def acknowledge_batch(self, number: int) -> None:
         """The step is durably taken: the groups are consumed."""
@@ -170,9 +179,10 @@ class CoordinatorClient:
             method, path, content=body.model_dump_json().encode(), headers={"Content-Type": "application/json"}
         )
 
-    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def _request(self, method: str, path: str, *, most_bytes: int = MAX_ANSWER_BYTES, **options: Any) -> httpx.Response:
         try:
-            answer = self._http.request(method, path, **options)
+            with self._http.stream(method, path, **options) as streamed:
+                answer = _bounded(streamed, most_bytes)
         except httpx.RequestError as error:
             why = f"{method} {str(self._http.base_url).rstrip('/')}{path}: {str(error) or type(error).__name__}"
             todo = "is it running there? `--coordinator` or `coordinator_url` says where it is"
@@ -182,17 +192,33 @@ class CoordinatorClient:
         raise _problem(answer)
 
 
+def _bounded(streamed: httpx.Response, most_bytes: int) -> httpx.Response:
+    """The whole answer, if it is short enough. Raises CoordinatorUnreachable before more is in memory."""
+    request = streamed.request
+    if (encoding := streamed.headers.get("content-encoding", "identity")) != "identity":
+        raise _useless(request, f"its body is encoded as {encoding:.40}")
+    body = bytearray()
+    for chunk in streamed.iter_bytes():
+        body += chunk
+        if len(body) > most_bytes:
+            raise _useless(request, f"it is longer than {most_bytes} bytes")
+    kept = {name: value for name, value in streamed.headers.items() if name != "transfer-encoding"}
+    return httpx.Response(streamed.status_code, headers=kept, content=bytes(body), request=request)
+
+
+def _useless(request: httpx.Request, why: str) -> CoordinatorUnreachable:
+    return CoordinatorUnreachable(
+        "the coordinator's answer can't be used", f"{request.method} {request.url}: {why}", "are both of one version?"
+    )
+
+
 def _read(shape: type[A], answer: httpx.Response) -> A:
     """The answer's body. A coordinator that says something else is as good as one that doesn't answer."""
     try:
         return TypeAdapter(shape).validate_json(answer.content)
     except ValidationError as error:
         first = error.errors()[0]
-        raise CoordinatorUnreachable(
-            "the coordinator's answer can't be used",
-            f"{answer.request.method} {answer.request.url}: {first['msg']} at {first['loc']}",
-            "are both of one version?",
-        ) from error
+        raise _useless(answer.request, f"{first['msg']} at {first['loc']}") from error
 
 
 def _problem(answer: httpx.Response) -> ProofpoolError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from protocol.api import ContractAddresses
 from protocol.chain.contracts import NAMES, Contracts
@@ -42,6 +42,12 @@ class Deployment(BaseModel):
     """Nothing of this deployment is in an earlier one."""
     salt: Hash32
     contracts: dict[Literal["credits", "registry", "pools", "ledger", "court", "jury"], DeployedContract]
+
+    @model_validator(mode="after")
+    def _names_all(self) -> Deployment:
+        if missing := [name for name in NAMES if name not in self.contracts]:
+            raise ValueError(f"there is no {', no '.join(missing)}")
+        return self
 
     @classmethod
     def of(cls, contracts: Contracts, block: int) -> Deployment:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from protocol.canonical import canonical_hash, canonical_json
+from protocol.canonical import canonical_hash, canonical_json, hex0x, keccak256
 from protocol.errors import ShardCorrupt
 from protocol.wire import Hash32, UInt64
 
@@ -74,13 +74,19 @@ class Manifest(BaseModel):
 
 
 def read_manifest(data: bytes, manifest_hash: str) -> Manifest:
-    """The manifest in `data`, if it is the one that `manifest_hash` promises. Raises ShardCorrupt."""
+    """The manifest in `data`, if it is the one that `manifest_hash` promises. Raises ShardCorrupt.
+
+    Bytes that nobody promised aren't parsed: the hash is of the canonical JSON, which is what an origin writes.
+    """
+    found = hex0x(keccak256(data))
+    if found != manifest_hash:
+        raise ShardCorrupt("a manifest isn't the promised one", f"{found}, not {manifest_hash}")
     try:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as error:
         raise ShardCorrupt("a manifest can't be read", str(error.errors()[0]["msg"])) from error
     if manifest.manifest_hash != manifest_hash:
-        raise ShardCorrupt("a manifest isn't the promised one", f"{manifest.manifest_hash}, not {manifest_hash}")
+        raise ShardCorrupt("a manifest isn't in its canonical form", manifest_hash)
     return manifest
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import json
 import tempfile
 from collections.abc import Callable
@@ -16,9 +17,9 @@ from protocol import api
 from protocol.bundle import ProofBundle
 from protocol.canonical import hex0x
 from protocol.chain.abi import ErrorTable
-from protocol.chain.client import ChainClient
+from protocol.chain.client import NOT_MINED_YET, ChainClient
 from protocol.chain.contracts import NAMES, abi_of
-from protocol.chain.rpc import JsonRpc
+from protocol.chain.rpc import METHOD_NOT_FOUND, JsonRpc
 from protocol.client import CoordinatorClient
 from protocol.errors import ChainError, NotFound, Rejected, ShardCorrupt, Unreachable
 from protocol.shardcast.client import fetch_version
@@ -81,6 +82,8 @@ _CALLS: tuple[Callable[[ChainClient], Any], ...] = (
     lambda client: client.estimate_gas(ADDRESS, ADDRESS, b""),
     lambda client: client.send_raw("0x00"),
     lambda client: client.rpc.batch([("eth_call", ()), ("eth_chainId", ())]),
+    lambda client: list(client.blocks(3, 5)),
+    lambda client: client.send_raw_mined("0x00"),
 )
 
 
@@ -90,7 +93,7 @@ def ask_node(data: bytes) -> None:
     call, body = choices.pick(_CALLS), choices.rest()
     transport = httpx.MockTransport(lambda request: httpx.Response(200, content=body))
     rpc = JsonRpc("http://node.test", transport=transport, clock=StandingClock())
-    rpc._ids = iter([1, 2, 3])  # type: ignore[assignment]
+    rpc._ids = itertools.count(1)
     try:
         call(ChainClient(rpc, 31337, _errors()))
     finally:
@@ -107,8 +110,12 @@ def _node_seeds() -> list[bytes]:
     results: list[Any] = ["0x7a69", block, block, block, [log], "0x00", "0x1", "0x2", receipt, "0x00", "0x5208", HASH]
     answers: list[Any] = [{"jsonrpc": "2.0", "id": 1, "result": result} for result in results]
     answers.append([{"id": 1, "result": "0x"}, {"id": 2, "result": "0x1"}])
+    answers.append([{"id": 1 + i, "result": block | {"number": hex(3 + i)}} for i in range(3)])
+    answers.append({"jsonrpc": "2.0", "id": 1, "result": receipt})
     seeds = [bytes([number]) + json.dumps(answer).encode() for number, answer in enumerate(answers)]
-    return [*seeds, bytes([9]) + json.dumps({"id": 1, "error": error}).encode()]
+    unknown, late = ({"code": code, "message": "no"} for code in (METHOD_NOT_FOUND, NOT_MINED_YET))
+    refusals = [(9, error), (13, unknown), (14, unknown), (14, late)]
+    return seeds + [bytes([number]) + json.dumps({"id": 1, "error": why}).encode() for number, why in refusals]
 
 
 @cache

@@ -14,6 +14,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from coordinator.config import CoordinatorConfig
+from protocol.chain.contracts import NAMES
+from protocol.chain.deployment import read_deployment, write_deployment
 from protocol.config import RoleConfig, load_config
 from protocol.errors import ConfigError, KeyFailure, MalformedFile, NotCanonical
 from protocol.keystore import CHEAP_SCRYPT_N, create_keystore, open_keystore
@@ -68,6 +70,20 @@ def _settings_seeds() -> list[bytes]:
     files = b'keystore = "k"\npassword_file = "p"\ndata_dir = "d"\nledger = "0x' + b"11" * 20 + b'"\n'
     trainer = b'base_model = "m"\norigin_dir = "o"\n[recipe]\nlearning_rate = 1e-3\n'
     return [common + files, files + common[28:] + b'public_hosts = ["a"]\n', common + files + trainer]
+
+
+def read_deployment_file(data: bytes) -> None:
+    """Contracts that can be named, and written as they were read."""
+    found = read_deployment(_written("deployment.json", data))
+    assert found.ledger == found.addresses.ledger
+    write_deployment(scratch() / "again.json", found)
+    assert read_deployment(scratch() / "again.json") == found
+
+
+def _deployment_seeds() -> list[bytes]:
+    contract = {"address": "0x" + "11" * 20, "code_hash": "0x" + "22" * 32}
+    deployment = {"schema_version": 1, "chain_id": 31337, "block": 7, "salt": "0x" + "33" * 32}
+    return [json.dumps(deployment | {"contracts": dict.fromkeys(NAMES, contract)}).encode()]
 
 
 def open_key(data: bytes) -> None:
@@ -161,6 +177,7 @@ def read_rules(data: bytes) -> None:
 
 CONFIG_TARGETS = (
     Target("settings", read_settings, (), _settings_seeds),
+    Target("deployment", read_deployment_file, (ConfigError,), _deployment_seeds, is_json=True),
     Target("keystore", open_key, (KeyFailure,), _key_seeds, is_json=True, max_seconds=20.0),
     Target("model_config", read_model_config, (ConfigError,), _model_config_seeds, is_json=True),
     Target("special_ids", read_special_ids, (ConfigError,), _model_config_seeds, is_json=True),

@@ -1,11 +1,13 @@
 """The coordinator's client: answers of the agreed form, and an error of ours for everything else."""
 
-from collections.abc import Callable
+import gzip
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
 
-from protocol.client import CoordinatorClient
+import protocol.client
+from protocol.client import MAX_ANSWER_BYTES, CoordinatorClient
 from protocol.errors import CoordinatorUnreachable, Rejected
 from protocol.reasons import RejectReason
 
@@ -32,6 +34,35 @@ def test_a_body_that_does_not_unpack_is_as_good_as_silence() -> None:
     broken = client(lambda request: httpx.Response(200, headers={"Content-Encoding": "gzip"}, content=b"not gzip"))
     with pytest.raises(CoordinatorUnreachable):
         broken.pool()
+
+
+def test_an_answer_without_end_is_left_at_the_limit() -> None:
+    taken: list[int] = []
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            taken.append(1 << 20)
+            yield b" " * (1 << 20)
+
+    with pytest.raises(CoordinatorUnreachable, match="longer than"):
+        client(lambda request: httpx.Response(200, content=endless())).pool()
+    assert sum(taken) == MAX_ANSWER_BYTES + (1 << 20)
+
+
+def test_a_file_of_the_longest_kind_is_read_and_a_longer_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    serving = client(lambda request: httpx.Response(200, content=b"12345678"))
+    monkeypatch.setattr(protocol.client, "MAX_FILE_BYTES", 8)
+    assert serving.submission_file("0x" + "00" * 32) == b"12345678"
+    monkeypatch.setattr(protocol.client, "MAX_FILE_BYTES", 7)
+    with pytest.raises(CoordinatorUnreachable, match="longer than 7 bytes"):
+        serving.submission_file("0x" + "00" * 32)
+
+
+def test_an_answer_that_would_have_to_be_unpacked_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = gzip.compress(b"[]")
+    offering = client(lambda request: httpx.Response(200, headers={"Content-Encoding": "gzip"}, content=packed))
+    with pytest.raises(CoordinatorUnreachable, match="encoded as gzip"):
+        offering.assignments("0x" + "00" * 20)
 
 
 def test_a_problem_document_is_a_refusal_and_any_other_failure_is_not() -> None:

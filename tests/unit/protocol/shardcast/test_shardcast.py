@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +12,10 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from protocol.canonical import hex0x, keccak256
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable
 from protocol.shardcast.client import GRACE_SECONDS, MANIFEST_FILE, fetch_version
-from protocol.shardcast.manifest import Manifest
+from protocol.shardcast.manifest import Manifest, read_manifest
 from protocol.shardcast.origin import keep_newest, publish
 from protocol.shardcast.server import create_app
 from protocol.wire import WeightsRelease
@@ -244,3 +246,14 @@ def test_the_server_hands_out_versions_with_ranges_and_nothing_else(checkpoint: 
         assert http.get("/versions/../secret").status_code == 404
         assert http.get("/versions/%2e%2e/secret").status_code == 404
         assert http.get("/secret").status_code == 404
+
+
+def test_a_manifest_is_parsed_only_once_its_hash_fits(checkpoint: Path, root: Path) -> None:
+    manifest = publish(checkpoint, root, 1, 0, shard_bytes=1000)
+    assert read_manifest(manifest.to_bytes(), manifest.manifest_hash) == manifest
+    for data in (b"[" * 100_000, json.dumps(json.loads(manifest.to_bytes()), indent=1).encode()):
+        with pytest.raises(ShardCorrupt, match="isn't the promised one"):
+            read_manifest(data, manifest.manifest_hash)
+    for data in (b"{}", json.dumps(json.loads(manifest.to_bytes()), indent=1).encode()):
+        with pytest.raises(ShardCorrupt, match="can't be read|canonical form"):
+            read_manifest(data, hex0x(keccak256(data)))
