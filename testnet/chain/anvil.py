@@ -26,8 +26,19 @@ def find_anvil() -> Path | None:
     return next((path for path in _candidates() if _is_native(path)), None)
 
 
-def start_anvil(binary: Path, folder: Path, clock: Clock, *, block_seconds: float, port: int = 0) -> NodeProcess:
-    """Start it; 0 seconds makes a block for each transaction. Raises ChainError."""
+def start_anvil(
+    binary: Path,
+    folder: Path,
+    clock: Clock,
+    *,
+    block_seconds: float,
+    port: int = 0,
+    state_file: Path | None = None,
+) -> NodeProcess:
+    """Start it; 0 seconds makes a block for each transaction. Raises ChainError.
+
+    A `state_file` holds the chain from one start to the next: read where it is there, written when the node is stopped.
+    """
     command = [
         *(str(binary), "--host", "127.0.0.1", "--port", str(port)),
         *("--chain-id", str(CHAIN_ID), "--hardfork", "cancun", "--gas-limit", str(GAS_LIMIT)),
@@ -35,6 +46,8 @@ def start_anvil(binary: Path, folder: Path, clock: Clock, *, block_seconds: floa
         *("--prune-history", str(NUM_KEPT_STATES), "--cache-path", str(folder / "cache")),
         *("--slots-in-an-epoch", "1", "--color", "never"),
     ]
+    if state_file is not None:
+        command += ["--state", str(state_file)]
     if block_seconds:
         command += ["--block-time", f"{block_seconds:g}"]
     return NodeProcess("anvil", command, folder / "anvil.log", clock)

@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio.from_thread
 import pytest
+from sqlalchemy import event
 
 from contracts.deployment import Parameters, deploy
 from coordinator.api.app import create_app
@@ -231,9 +232,11 @@ class World(Site):
 
 
 def make_coordinator(config: CoordinatorConfig, contracts: Contracts, signer: Signer, clock: Any) -> Coordinator:
+    engine = open_engine(config.resolved_database_url)
+    event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF"))
     return Coordinator(
         config,
-        engine=open_engine(config.resolved_database_url),
+        engine=engine,
         blobs=BlobStore(config.data_dir / "blobs"),
         deployment=Deployment(contracts.domain, contracts.addresses),
         signer=signer,
