@@ -18,6 +18,8 @@ from protocol.wire import Hash32
 Number = Annotated[float, AllowInfNan(False), PlainSerializer(json_number, return_type=float | str, when_used="json")]
 """A finite number; below 1e-4 it is a decimal string in JSON, where canonical numbers end."""
 NonNegative = Annotated[Number, Field(ge=0)]
+MARGIN_REACH = 10.0
+"""How far margins are measured at least, in nats: beyond that they say no more."""
 Probability = Annotated[Number, Field(gt=0, lt=1)]
 
 
@@ -107,7 +109,8 @@ class Thresholds(_Frozen):
     """Mean absolute difference of log-probs (nats); it is dropped, never slashed."""
     logprob_error_max: Limit | None = None
     """The largest difference of log-probs (nats); not judged where there is no limit."""
-    sampling_margin_clip: Annotated[Number, Field(gt=0, le=500)] = 10.0
+    sampling_margin_clip: Annotated[Number, Field(gt=0, le=500)] = MARGIN_REACH
+    """A margin counts for the mean as no more than this (nats): a rare far one isn't to hide what many come to."""
     near_tie_nats: NonNegative = 1e-4
     """A token is a near-tie where its two best noised logits are this close: there noise of the numbers may choose."""
     near_tie_flip_rate: Probability = 0.5
@@ -117,6 +120,11 @@ class Thresholds(_Frozen):
     another temperature has one."""
     surprisal_z: Limit = Limit(reject=6.0, spread=12.0)
     """|z| of mean surprisal against mean entropy; judged in pools whose sampling isn't bound to the seed."""
+
+    @property
+    def margin_reach(self) -> float:
+        """How far a margin is measured (nats); never less than counts for the mean."""
+        return max(MARGIN_REACH, self.sampling_margin_clip)
 
     def at(self, num_chunks: int, num_tokens: int) -> Thresholds:
         """The limits of a file with so many proof chunks and tokens, for any part of it: few get no more room."""

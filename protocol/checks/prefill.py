@@ -92,7 +92,7 @@ def _over_logits(
 
 def _measured(case: Case, logits: Logits, claimed: Tokens, keys: Keys) -> RowStatistics:
     """A block's statistics; its rows are shared out among as many threads as torch has."""
-    clip, eos_ids = case.rules.thresholds.sampling_margin_clip, case.environment.tokenizer.eos_ids
+    clip, eos_ids = case.rules.thresholds.margin_reach, case.environment.tokenizer.eos_ids
 
     def measured(rows: slice) -> RowStatistics:
         return measure_rows(logits[rows], claimed[rows], keys[rows], case.rules.sampling, clip=clip, eos_ids=eos_ids)
@@ -116,7 +116,7 @@ def _edges_settled(case: Case, logits: Logits, claimed: Tokens, keys: Keys, foun
     far = np.flatnonzero(found.margins > nats)
     if keeps_all(sampling) or not 0 < len(far) <= MAX_EDGE_ROWS:
         return found
-    clip = limits.sampling_margin_clip
+    clip = limits.margin_reach
     at_edges = edge_margins(logits[far], claimed[far], keys[far], sampling, nats=nats, clip=clip)
     margins = found.margins.copy()
     margins[far] = np.minimum(margins[far], np.maximum(at_edges, min(nats, limits.near_tie_nats)))

@@ -1,10 +1,10 @@
 """Whether the tokens are those that the seed's noise draws from the model's logits.
 
 In: measurements. Out: how far claimed tokens lie below the drawn ones (their **margins**, Token-DiFR's statistic,
-arXiv:2511.20621), on average and at most, each against its limit; and how many tokens aren't the drawn one (**flips**)
-against what rounding does to honest ones, an exact binomial test, once over all tokens and once over the near-ties,
-where a worker could take the branch that it likes; and whether flips lean to one side, as rounding doesn't and another
-sampler does. `check_freedom` reports what choice is left to it.
+arXiv:2511.20621), clipped and pooled, and the largest of them, each against its limit; and how many tokens aren't the
+drawn one (**flips**) against what rounding does to honest ones, an exact binomial test, once over all tokens and once
+over the near-ties, where a worker could take the branch that it likes; and whether flips lean to one side, as rounding
+doesn't and another sampler does. `check_freedom` reports what choice is left to it.
 In pools whose sampling isn't bound to the seed there is no noise to re-make, and nothing is measured.
 """
 
@@ -32,15 +32,24 @@ FREEDOM_NAME = "sampling_freedom"
 def check_margin(case: Case) -> CheckResult:
     if not case.rules.sampling.bound_to_seed:
         return passed(MARGIN_NAME)
-    margins = measurements_of(case).margins
+    found = measurements_of(case)
     return measured(
         MARGIN_NAME,
         RejectReason.SAMPLING_MISMATCH,
-        float(margins.mean()),
+        pooled_margin(case, found),
         case.rules.thresholds.sampling_margin_mean,
-        num_audited=len(margins),
-        num_observations=len(margins),
+        num_audited=found.num_tokens,
+        num_observations=found.num_tokens,
     )
+
+
+def pooled_margin(case: Case, found: Measurements) -> float:
+    """The mean margin (nats), each counted up to `sampling_margin_clip`.
+
+    Honest margins are tiny but for rare ones, of which one may be as large as all others together: unclipped, the limit
+    of the mean would have to have room for those. The largest has a limit of its own.
+    """
+    return float(np.minimum(found.margins, case.rules.thresholds.sampling_margin_clip).mean())
 
 
 def check_largest(case: Case) -> CheckResult:

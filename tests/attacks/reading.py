@@ -57,7 +57,7 @@ class Readings:
         keys = [_key(counter, index, row) for index, row in enumerate(rows)]
         unread = [index for index, key in enumerate(keys) if key not in self._known]
         if unread:
-            rules = (world.rules.sampling, world.rules.thresholds.sampling_margin_clip)
+            rules = (world.rules.sampling, world.rules.thresholds.margin_reach)
             text = f"{SHAPE} {self._identity} {world.model.model.norm.weight.dtype} {rules} "
             made = self._cache.get(text + "".join(keys[i] for i in unread), lambda: _read(world, counter, rows, unread))
             self._known |= {keys[index]: reading for index, reading in zip(unread, made, strict=True)}
@@ -85,7 +85,7 @@ def _read(world: World, counter: int, rows: Sequence[Rollout], indices: Sequence
 def _statistics(world: World, counter: int, part: prefill.Slice, hidden: Tensor) -> RowStatistics:
     """What `prefill.measure` makes of the logits, a block at a time."""
     claimed, keys = part.claimed(), part.keys(world.seed(counter))
-    how = {"clip": world.rules.thresholds.sampling_margin_clip, "eos_ids": world.environment.tokenizer.eos_ids}
+    how = {"clip": world.rules.thresholds.margin_reach, "eos_ids": world.environment.tokenizer.eos_ids}
     blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, len(hidden), BLOCK_ROWS)]
     logits = (world.model.logits(hidden[block]).float().numpy() for block in blocks)
     return RowStatistics.joined(

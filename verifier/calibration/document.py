@@ -119,7 +119,7 @@ def honest_report(samples: Samples, num_rollouts: int) -> Honest:
 
 def deviation_report(entries: Sequence[Entry], limits: Thresholds) -> DeviationReport:
     """Of one deviation's submissions."""
-    samples = Samples.of(entries)
+    samples = Samples.of(entries).clipped(limits.sampling_margin_clip)
     whole = samples.of_size(samples.sizes[-1])
     least = {name: float(whole.column(name).min()) for name in STATISTICS}
     return DeviationReport(

@@ -9,22 +9,21 @@ In: honest `Samples`. Out: `Chosen`, the thresholds and a derivation a limit. Fa
                 tails bounds margins. A slash follows only where the common tail holds to its end, within the factor:
                 what few values say isn't worth a stake
     flips       rates, and exact binomial tails: `flips.py`
-    margins     a sum of flips: Poisson many, exponential each with mean m. P[sum > s] is at most
-                exp(−(√(s/m) − √(rate · n))²) (Chernoff), so mean ≤ m · (√rate + √(ln(1/target) / n))²
+    margins     clipped, and their mean: `margins.py`
 
 Where honest work shows next to no deviation there is no tail to fit: a floor holds then, FLOORS.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from protocol.rules import Limit, Thresholds
 from verifier.calibration.flips import flip_test, near_ties, side_rate
-from verifier.calibration.floors import FLOORS, NEVER_SLASHED, REJECT_RATE, SLASH_RATE, at_least, short
-from verifier.calibration.means import SLASH_FACTOR, mean_limit
+from verifier.calibration.floors import FLOORS, NEVER_SLASHED, REJECT_RATE, SLASH_RATE, at_least
+from verifier.calibration.margins import MARGIN, margin_clip, margin_limit
+from verifier.calibration.means import mean_limit
 from verifier.calibration.samples import Samples
 from verifier.calibration.tails import Tail, fit_far, fit_tail
 
@@ -34,7 +33,6 @@ MEANS = ("toploc_exp_mismatch_share", "toploc_mantissa_mean", "logprob_error_mea
 LARGEST = ("sampling_margin_max", "logprob_error_max")
 SHOWN_BY = {"sampling_margin_max": LARGEST, "logprob_error_max": ("logprob_error_max",)}
 """Whose tails bound it."""
-MARGIN = "sampling_margin_mean"
 
 
 @dataclass(frozen=True)
@@ -46,14 +44,18 @@ class Chosen:
 
 
 def choose_limits(samples: Samples, clip: float, group_size: int) -> Chosen:
-    """Thresholds for honest samples like these; `samples` hold sizes from one rollout to a submission."""
+    """Thresholds for honest samples like these; `samples` hold sizes from one rollout to a submission.
+
+    `clip`: of margins, where there are too few flips to find one.
+    """
     limits, derivations = {}, {}
     for name in MEANS:
         limits[name], derivations[name] = mean_limit(samples, name, group_size)
     for name in LARGEST:
         limits[name], derivations[name] = largest_limit(samples, name)
     flips, derivations["sampling_flips"] = flip_test(samples.of_size(1))
-    limits[MARGIN], derivations[MARGIN] = margin_limit(samples, flips.rate)
+    clip, derivations["sampling_margin_clip"] = margin_clip(samples.of_size(1), clip)
+    limits[MARGIN], derivations[MARGIN] = margin_limit(samples, clip, flips.rate, limits["sampling_margin_max"])
     nats, rate, derivations["near_ties"] = near_ties(samples.of_size(1))
     sides, derivations["flip_sides"] = side_rate(samples.of_size(1))
     thresholds = Thresholds(
@@ -77,29 +79,6 @@ def largest_limit(samples: Samples, name: str) -> tuple[Limit, dict[str, Any]]:
     limit = at_least(FLOORS[name], reject=reject, slash=slash if is_sure and name not in NEVER_SLASHED else None)
     tails = {"tail": tail.as_document(), "common_tail": common.as_document()}
     return limit, {"rule": "largest", "rollouts_a_submission": num_rollouts, **tails}
-
-
-def margin_limit(samples: Samples, rate: float) -> tuple[Limit, dict[str, Any]]:
-    """m · (√rate + √(L / n))² = m·rate + 2m·√(rate·L) / √n + m·L / n, with L = ln(rollouts a submission / target)."""
-    alone, num_rollouts = samples.of_size(1), samples.sizes[-1]
-    num_flips = alone.total("num_flips")
-    if not num_flips:
-        return FLOORS[MARGIN], {"rule": "margins", "num_flips": 0}
-    total = float((alone.column(MARGIN) * alone.column("num_tokens")).sum())
-    # A tail that is flatter than all flips together decides.
-    mean = LARGEST_FACTOR * max(
-        total / num_flips * (1 + 2 / math.sqrt(num_flips)),
-        _largest_tails(samples, "sampling_margin_max")[1].scale,
-    )
-    nats = math.log(num_rollouts / REJECT_RATE)
-    limit = at_least(
-        FLOORS[MARGIN],
-        reject=mean * rate,
-        slash=SLASH_FACTOR * mean * rate,
-        spread=2 * mean * math.sqrt(rate * nats),
-        burst=mean * nats,
-    )
-    return limit, {"rule": "margins", "num_flips": num_flips, "flip_margin": short(mean), "rate": short(rate)}
 
 
 def _largest_tails(samples: Samples, name: str) -> tuple[Tail, Tail]:

@@ -15,7 +15,7 @@ import numpy as np
 from protocol.checks.case import Case
 from protocol.checks.measurements import Measurements
 from protocol.checks.prefill import measure
-from protocol.checks.sampling import flip_sides
+from protocol.checks.sampling import flip_sides, pooled_margin
 from protocol.forward import CausalLM
 from verifier.calibration.reference import ReferenceModel
 from verifier.calibration.setups import Judge, computing
@@ -26,10 +26,14 @@ TIE_NATS = (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3)
 """How near the two best noised logits of a token lie: near-ties are counted below each of these."""
 
 
+LISTS = ("flip_margins", "num_ties", "num_tie_flips")
+
+
 @dataclass(frozen=True)
 class Observation:
     """One sample: `num_rollouts` consecutive rollouts pooled. Statistics are named as in `protocol/rules.py`.
 
+    `flip_margins`: of all flips, unclipped; `sampling_margin_mean` is clipped as the rules say.
     `num_flips_up`, `num_flips_down`: flips to the likelier of the two tokens, and to the less likely one.
     `num_ties`, `num_tie_flips`: tokens whose two best noised logits are within each of TIE_NATS, and how many of
     these aren't the drawn one.
@@ -49,6 +53,7 @@ class Observation:
     sampling_margin_max: float
     logprob_error_mean: float
     logprob_error_max: float
+    flip_margins: tuple[float, ...]
     num_ties: tuple[int, ...]
     num_tie_flips: tuple[int, ...]
 
@@ -59,7 +64,7 @@ class Observation:
     @classmethod
     def of_row(cls, row: list[Any]) -> Observation:
         values = dict(zip((field.name for field in fields(cls)), row, strict=True))
-        return cls(**values | {name: tuple(values[name]) for name in ("num_ties", "num_tie_flips")})
+        return cls(**values | {name: tuple(values[name]) for name in LISTS})
 
 
 def judged(case: Case, model: Model, judge: Judge) -> Measurements:
@@ -94,10 +99,11 @@ def observe(case: Case, found: Measurements) -> Observation:
         num_flips_down=num_down,
         toploc_exp_mismatch_share=found.proofs.mismatch_share,
         toploc_mantissa_mean=found.proofs.mantissa_mean,
-        sampling_margin_mean=float(found.margins.mean()),
+        sampling_margin_mean=pooled_margin(case, found),
         sampling_margin_max=float(found.margins.max()),
         logprob_error_mean=float(errors.mean()),
         logprob_error_max=float(errors.max()),
+        flip_margins=tuple(found.margins[is_flip].tolist()),
         num_ties=tuple(int((gaps <= nats).sum()) for nats in TIE_NATS),
         num_tie_flips=tuple(int((is_flip & (gaps <= nats)).sum()) for nats in TIE_NATS),
     )

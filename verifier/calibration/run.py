@@ -88,6 +88,7 @@ class Calibration:
             self._measure_honest(journal)
             samples = Samples.of(journal.of_kind(HONEST))
             chosen = self._limits(samples)
+            samples = samples.clipped(chosen.thresholds.sampling_margin_clip)
             with tempfile.TemporaryDirectory(prefix="proofpool-calibrate-") as scratch:
                 kinds = self._measure_deviations(journal, chosen.thresholds, Path(scratch))
             document = self._document(journal, samples, chosen, kinds)

@@ -6,7 +6,7 @@ In: the journal's entries of one kind. Out: `Samples`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,19 @@ class Samples:
     def __len__(self) -> int:
         return len(self.observations)
 
+    def flip_margins(self) -> Floats:
+        """float64: of all flips (nats, unclipped); of samples of one size."""
+        return np.array([m for observation in self.observations for m in observation.flip_margins], dtype=np.float64)
+
+    def clipped(self, clip: float) -> Samples:
+        """The same with margins that count up to `clip` for their mean."""
+        observations = tuple(replace(o, sampling_margin_mean=_mean_margin(o, clip)) for o in self.observations)
+        return replace(self, observations=observations)
+
     def only(self, chosen: npt.NDArray[np.bool_]) -> Samples:
         kept = np.flatnonzero(chosen)
         return Samples(tuple(self.observations[i] for i in kept), self.places[kept], self.pairings)
+
+
+def _mean_margin(observation: Observation, clip: float) -> float:
+    return sum(min(margin, clip) for margin in observation.flip_margins) / observation.num_tokens

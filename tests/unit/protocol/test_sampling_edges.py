@@ -93,4 +93,4 @@ def test_a_verifier_takes_the_cut_for_what_it_is(world: World, honest: list[Roll
     case = world.case(rows, rules=world.rules.model_copy(update={"sampling": sampling}))
     found = measure(case, cast(CausalLM, SameAnswer(world.model, row))).margins
     assert (found[is_flip] == world.rules.thresholds.near_tie_nats).all()
-    assert found[100] == world.rules.thresholds.sampling_margin_clip and (found > 0).sum() == is_flip.sum() + 1
+    assert found[100] == world.rules.thresholds.margin_reach and (found > 0).sum() == is_flip.sum() + 1

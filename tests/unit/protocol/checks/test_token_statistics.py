@@ -25,6 +25,7 @@ THRESHOLDS = Thresholds(
     sampling_flips=FlipTest(rate=1e-5),
     logprob_error_mean=Limit(reject=0.01),
 )
+CLIPPED = THRESHOLDS.model_copy(update={"sampling_margin_clip": 0.2})
 
 MakeCase = Callable[..., Case]
 
@@ -67,6 +68,21 @@ def test_one_edited_token_is_enough(make_case: MakeCase, margin: float, outcome:
     result = sampling.check_largest(case)
     assert (result.outcome, result.value, result.detail) == (outcome, margin, "rollout 0, token 700")
     assert sampling.check_margin(case).outcome == sampling.check_flips(case).outcome == Outcome.ACCEPT
+
+
+@pytest.mark.parametrize(
+    ("margins", "outcome"),
+    [([9.0], Outcome.ACCEPT), ([0.2] * 4, Outcome.ACCEPT), ([0.2] * 5, Outcome.DROP), ([9.0] * 19, Outcome.SLASH)],
+)
+def test_many_margins_are_told_and_a_rare_far_one_counts_as_no_more(
+    make_case: MakeCase, margins: list[float], outcome: Outcome
+) -> None:
+    """Up to 0.9 nats in all pass the mean, 3.6 aren't punished; the far one is for the check of the largest."""
+    case = make_case(thresholds=CLIPPED, margins=at(*enumerate(margins)))
+    result = sampling.check_margin(case)
+    assert (result.outcome, result.num_audited) == (outcome, NUM_TOKENS)
+    assert result.value == pytest.approx(len(margins) * 0.2 / NUM_TOKENS)
+    assert sampling.check_largest(case).value == max(margins)
 
 
 @pytest.mark.parametrize(

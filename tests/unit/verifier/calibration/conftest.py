@@ -21,7 +21,7 @@ def make_observation() -> Callable[..., Observation]:
         fields |= (
             counts
             | {"num_degenerate": 0, "num_flips": 0, "num_flips_up": 0, "num_flips_down": 0}
-            | {"num_ties": none, "num_tie_flips": none}
+            | {"flip_margins": (), "num_ties": none, "num_tie_flips": none}
         )
         return Observation(**(fields | changes))
 

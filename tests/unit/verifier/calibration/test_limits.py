@@ -12,7 +12,8 @@ from protocol.rules import Limit
 from verifier.calibration.flips import FLIP_RATE_FLOOR, TIE_NATS_FLOOR, expected_rate, side_rate, upper_rate
 from verifier.calibration.floors import FLOORS
 from verifier.calibration.journal import HONEST, Entry
-from verifier.calibration.limits import LARGEST, MARGIN, MEANS, choose_limits, largest_limit
+from verifier.calibration.limits import LARGEST, MEANS, choose_limits, largest_limit
+from verifier.calibration.margins import MARGIN
 from verifier.calibration.observe import TIE_NATS, Observation
 from verifier.calibration.samples import Samples
 
@@ -106,26 +107,6 @@ def test_without_a_flip_the_density_of_ties_tells_the_rate(make_observation: Mak
     ties = tuple(round(1000 * nats) for nats in TIE_NATS)
     rows = [make_observation(num_tokens=100, num_ties=ties, logprob_error_max=1e-5) for _ in range(50)]
     assert expected_rate(samples_of(iter(rows))) == pytest.approx(2e-5 * 10, rel=0.2)
-
-
-def test_margins_are_bounded_as_sums_of_flips(make_observation: Make) -> None:
-    """Flips at 1 % of tokens, exponential of 0.05 nats: the limit covers sums of them, and isn't far beyond."""
-    randomness = np.random.default_rng(5)
-
-    def sample(size: int) -> Observation:
-        flips = randomness.exponential(0.05, randomness.poisson(0.32 * size))
-        margins = {"sampling_margin_mean": flips.sum() / 32 / size, "sampling_margin_max": flips.max(initial=0.0)}
-        return make_observation(num_rollouts=size, num_tokens=32 * size, num_flips=len(flips), **margins)
-
-    samples = samples_of(iter([sample(1) for _ in range(2_000)] + [sample(64) for _ in range(400)]))
-    limits = choose_limits(samples, 10.0, 4).thresholds
-    for observation in samples.observations:
-        limit = limits.sampling_margin_mean.at(observation.num_tokens)
-        assert limit.slash is not None
-        assert observation.sampling_margin_mean < limit.reject < limit.slash
-        assert observation.sampling_margin_max < limits.sampling_margin_max.reject
-    assert limits.sampling_margin_mean.at(2048).reject < 10 * 0.05 * 0.01
-    assert 0.05 * 17 < limits.sampling_margin_max.reject < 0.05 * 60
 
 
 def largest_of(make: Make, values: Iterable[float]) -> Samples:
