@@ -25,7 +25,7 @@ SMOLLM2_TOKENS = 32
 
 HIDDEN = {
     ("tiny", "bfloat16"): frozenset(
-        {"int4-then-prefill", "temperature-0.9", "temperature-1.1", "top-p-0.9"}
+        {"int4-then-prefill", "temperature-0.9", "temperature-1.1"}
         | {f"tenth-{name}" for name in ("int4", "wrong-seed", "temperature-0.9")}
     ),
     ("smollm2", "bfloat16"): frozenset({"tenth-temperature-0.9", "tenth-hidden-prompt-proved"}),
