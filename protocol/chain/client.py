@@ -62,6 +62,21 @@ class ChainClient:
         head = self.head()
         return head if confirmations <= 1 else self._block_at(max(0, head.number - confirmations + 1))
 
+    def first_block_since(self, time: int, last_block: int) -> int:
+        """The oldest block up to `last_block` that isn't before chain second `time`; the next one where all are.
+
+        Asks for one block in each halving; one that the node doesn't have any more counts as older.
+        """
+        low, high = 0, last_block + 1
+        while low < high:
+            middle = (low + high) // 2
+            block = self.block(middle)
+            if block is None or block.timestamp < time:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     def blocks(self, first_block: int, last_block: int) -> Iterator[Block]:
         """All blocks in [first_block, last_block], in order. Raises ChainError where the node lacks one."""
 

@@ -24,8 +24,9 @@ from protocol.wire import ZERO_ADDRESS, ZERO_HASH, Verdict
 PAGE_READS = 200
 """Views asked in one request."""
 MAX_ROOTS = 64
-FIRST_LOOK_BLOCKS = 10_000
-"""How far back whoever has never looked for juries looks."""
+FIRST_LOOK_PERIODS = 3
+"""How many jury periods back whoever has never looked for juries looks: one to be seated in, one to vote in, one more
+for what nobody has carried out. By time, since a block may take one second or twelve."""
 
 
 @dataclass(frozen=True)
@@ -195,10 +196,13 @@ class ChainPool:
     def juries_summoned(self, first_block: int | None) -> tuple[list[str], int]:
         """Cases of the pool whose jury was summoned from a block on, and the block to ask from next time.
 
-        `first_block` is None at the first look, which goes `FIRST_LOOK_BLOCKS` back.
+        `first_block` is None at the first look, which goes `FIRST_LOOK_PERIODS` back.
         """
-        head = self.contracts.client.confirmed_head(self._confirmations).number
-        start = max(0, head - FIRST_LOOK_BLOCKS) if first_block is None else first_block
+        newest = self.contracts.client.confirmed_head(self._confirmations)
+        head, start = newest.number, first_block
+        if start is None:
+            since = newest.timestamp - FIRST_LOOK_PERIODS * self.jury_terms().jury_seconds
+            start = self.contracts.client.first_block_since(since, head)
         logs = self.contracts.client.logs([self.contracts.addresses.jury], start, head)
         events = [event for log in logs if (event := self.contracts.decode(log)) is not None]
         summons = [e.arguments for e in events if e.name == "JurySummoned"]

@@ -176,6 +176,18 @@ def test_a_jury_that_does_not_show_up_decides_nothing_and_pays_for_that(bench: B
     assert [bench.bond(seat) for seat in seats] == [5 * CREDIT - NO_SHOW_WEI] * len(seats)
 
 
+def test_the_first_look_goes_back_as_long_as_a_jury_can_matter(bench: Bench) -> None:
+    world = bench.world
+    case_id = accused_and_appealed(world)
+    found, next_block = bench.pool().juries_summoned(None)
+    assert found == [case_id] and next_block == world.contracts.client.head().number + 1
+    world.chain.pass_time(2 * SETTLING["jury_period"])
+    assert bench.pool().juries_summoned(None)[0] == [case_id], "it may still have to be carried out"
+    world.chain.pass_time(2 * SETTLING["jury_period"])
+    assert bench.pool().juries_summoned(None)[0] == []
+    assert bench.pool().juries_summoned(0)[0] == [case_id]
+
+
 def test_a_restart_commits_once_and_reveals_what_it_kept(bench: Bench) -> None:
     world = bench.world
     case_id = accused_and_appealed(world)

@@ -74,6 +74,20 @@ def test_a_block_beyond_the_head_is_none_but_the_head_must_be_there() -> None:
         chain.head()
 
 
+@pytest.mark.parametrize("block_seconds", [1, 12])
+def test_a_time_is_found_among_blocks_of_any_pace(block_seconds: int) -> None:
+    def answer(number: str, _full: bool) -> dict[str, str] | None:
+        height = int(number, 16)
+        return block(height) | {"timestamp": hex(1000 + block_seconds * height)} if height >= 7 else None
+
+    chain = client(eth_getBlockByNumber=answer)
+    assert chain.first_block_since(1000 + block_seconds * 90_000, 100_000) == 90_000
+    assert chain.first_block_since(1000 + block_seconds * 90_000 + 1, 100_000) == 90_001
+    assert chain.first_block_since(0, 100_000) == 7, "older ones are gone"
+    assert chain.first_block_since(10**9, 100_000) == 100_001, "nothing is that new"
+    assert len(methods(chain)) < 100
+
+
 @pytest.mark.parametrize("wrap", [lambda data: data, lambda data: {"data": data}])
 def test_a_custom_error_is_decoded_wherever_the_node_puts_it(wrap: Any) -> None:
     data = probe_abi().errors["TooSmall"].selector + bytes(31) + b"\x03" + bytes(31) + b"\x0a" + bytes(32)
