@@ -20,7 +20,7 @@ class DisturbingRules(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from(SECONDS))
     def wait(self, seconds: int) -> None:
         self.play.node.pass_time(seconds)
-        self._did("wait")
+        self.play.did("wait")
 
     @rule()
     def wait_for_claims_to_expire(self) -> None:
@@ -30,7 +30,7 @@ class DisturbingRules(RuleBasedStateMachine):
         if is_closing:
             self.play.node.pass_time(CLAIM_EXPIRY_SECONDS)
             self.play.may_have_lapsed = True
-            self._did("expiry")
+            self.play.did("expiry")
 
     @rule(depth=st.integers(1, 5), keeps_transactions=st.booleans())
     def reorg(self, depth: int, keeps_transactions: bool) -> None:
@@ -38,20 +38,16 @@ class DisturbingRules(RuleBasedStateMachine):
         node = self.play.node
         possible = min(depth, node.client.head().number - node.first_block)
         if possible > 0 and node.reorg(possible, keeps_transactions=keeps_transactions):
-            self._did(f"reorg_{possible}")
+            self.play.did(f"reorg_{possible}")
 
     @rule(number=st.integers(0, 3))
     def restart_node(self, number: int) -> None:
         """One time in four, because it takes a while."""
         if number == 0:
             self.play.node.restart()
-            self._did("restart_node")
+            self.play.did("restart_node")
 
     @rule()
     def restart_coordinator(self) -> None:
         self.play.world.restart()
-        self._did("restart_coordinator")
-
-    def _did(self, what: str) -> None:
-        self.play.tally.done[what] += 1
-        self.play.is_touched = True
+        self.play.did("restart_coordinator")

@@ -79,7 +79,6 @@ class Play:
 
     def attempt(self, rule: str, act: Callable[[], object]) -> bool:
         """Whether it was done; a refusal is noted."""
-        self.is_touched = True
         try:
             act()
         except REFUSALS as error:
@@ -87,9 +86,14 @@ class Play:
             self.tally.refused[rule, why] += 1
             note(f"  {rule}: {error}")
             return False
-        self.tally.done[rule] += 1
+        self.did(rule)
         note(f"  {rule}: done, block {self.world.contracts.client.head().number}")
         return True
+
+    def did(self, what: str) -> None:
+        """Something has changed, so all is looked at again."""
+        self.tally.done[what] += 1
+        self.is_touched = True
 
 
 def pick(among: Sequence[T], number: int) -> T | None:

@@ -147,29 +147,35 @@ def open_pool(world: World, node: KeptNode) -> None:
 
 
 def judged_pool(world: World, node: KeptNode) -> None:
-    """Paid work behind a root that can't be claimed yet, and a submission that two seats condemned."""
+    """Paid work behind a root that can't be claimed yet, one submission that two seats condemned, one that is drawn."""
     world.accept()
     commit(world, propose(world))
     condemned(world)
-    world.lease()
+    world.submit()
+    for _ in range(2):
+        world.close_epoch()
 
 
 def tried_pool(world: World, node: KeptNode) -> None:
-    """An accusation that is appealed, and a jury to be seated over it."""
+    """An accusation that is appealed, and a jury that is to vote."""
     submission_id = condemned_of(world)
     accuse(world, submission_id)
-    pool = Play(world, node, Tally()).pool(world.provider)
+    play = Play(world, node, Tally())
+    pool = play.pool(world.provider)
     pool.appeal(submission_id)
     assert pool.case_of(submission_id).state is CaseState.APPEALED
+    TryingRules._seat(_Machine(play), submission_id)  # type: ignore[arg-type]
 
 
 def closing_pool(world: World, node: KeptNode) -> None:
-    """Closed, with earnings that can be claimed and a case that may take some of them, shortly before its refund."""
+    """Shortly before its refund: earnings that can be claimed, a case that may take some, stake that is let go."""
     accepted = world.accept()
     commit(world, propose(world))
     play = Play(world, node, Tally())
     challenge = TryingRules._challenge(_Machine(play), accepted)  # type: ignore[arg-type]
     play.pool(world.chain.creator).challenge(challenge)
+    world.send(world.validators[0], "registry", "releaseSeat", world.pool_id, 0)
+    world.send(world.provider, "registry", "deallot", world.node.address, world.pool_id, 5 * CREDIT)
     world.send(world.chain.creator, "pools", "close", world.pool_id)
     node.pass_time(CLOSING_SECONDS)
 

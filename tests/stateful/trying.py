@@ -9,6 +9,7 @@ from sqlalchemy import select
 from coordinator.db.chain import ChainEvent, Seat
 from coordinator.db.log import Event
 from coordinator.db.work import SubmissionRow
+from protocol.api import Standing
 from protocol.canonical import hex0x
 from protocol.chain.cases import NOT_SETTLED, Accusation, CaseState, Challenge, Inclusion, Juror, Vote, vote_commitment
 from protocol.draw import jury_seats
@@ -30,7 +31,7 @@ class TryingRules(RuleBasedStateMachine):
 
     @rule(number=numbers)
     def accuse(self, number: int) -> None:
-        if (submission_id := pick(self._submissions(), number)) is not None:
+        if (submission_id := pick(self._submissions(Standing.REJECTED), number)) is not None:
             accuser = self.play.world.validators[0]
             self.play.attempt("accuse", lambda: self.play.pool(accuser).accuse(self._accusation(submission_id)))
 
@@ -76,16 +77,18 @@ class TryingRules(RuleBasedStateMachine):
             self.play.attempt("call_jury", lambda: self._seat(case_id))
 
     @rule(number=numbers, vote=votes, everybody=st.booleans())
-    def vote(self, number: int, vote: Vote, everybody: bool) -> None:
-        """One juror, or all that are left, commit; once all have, they reveal."""
-        if (case_id := self._jury_case(number, is_seated=True)) is None:
-            return
-        jury = self.play.pool().jury_of(case_id)
-        assert jury is not None
-        silent = [(place, juror) for place, juror in enumerate(jury.jurors) if not juror.has_committed]
+    def commit_votes(self, number: int, vote: Vote, everybody: bool) -> None:
+        """One juror, or all that are left."""
+        case_id, jurors = self._jury(number)
+        silent = [(place, juror) for place, juror in jurors if not juror.has_committed]
         for place, juror in silent if everybody else silent[:1]:
             self._commit_vote(case_id, place, juror, vote)
-        for place, juror in enumerate(jury.jurors) if not silent else ():
+
+    @rule(number=numbers)
+    def reveal_votes(self, number: int) -> None:
+        """All that are committed to."""
+        case_id, jurors = self._jury(number)
+        for place, juror in jurors:
             self._reveal_vote(case_id, place, juror)
 
     @rule(number=numbers)
@@ -103,9 +106,11 @@ class TryingRules(RuleBasedStateMachine):
 
     # --- what a case is made of ---
 
-    def _submissions(self) -> list[str]:
+    def _submissions(self, *standings: Standing) -> list[str]:
+        """Oldest first; those in one of the standings, if any are named."""
+        found = select(SubmissionRow.submission_id).order_by(SubmissionRow.log_index)
         with self.play.world.coordinator.reading() as session:
-            return list(session.scalars(select(SubmissionRow.submission_id).order_by(SubmissionRow.log_index)))
+            return list(session.scalars(found.where(SubmissionRow.standing.in_(standings)) if standings else found))
 
     def _case(self, number: int, *states: CaseState) -> str | None:
         """A submission whose case is in one of these states."""
@@ -119,6 +124,12 @@ class TryingRules(RuleBasedStateMachine):
         pool = self.play.pool()
         juries = {case_id: pool.jury_of(case_id) for case_id in dict.fromkeys(summoned)}
         return pick([one for one, jury in juries.items() if jury and jury.is_seated is is_seated], number)
+
+    def _jury(self, number: int) -> tuple[str, list[tuple[int, Juror]]]:
+        """A jury that sits, if there is one: its case, and its jurors with their places."""
+        case_id = self._jury_case(number, is_seated=True)
+        jury = None if case_id is None else self.play.pool().jury_of(case_id)
+        return case_id or "", list(enumerate(jury.jurors)) if jury else []
 
     def _inclusion(self, epoch: int, index: int, path: tuple[str, ...]) -> Inclusion:
         with self.play.world.coordinator.reading() as session:
@@ -149,7 +160,8 @@ class TryingRules(RuleBasedStateMachine):
         pool = self.play.pool(self.play.provider)
         jury, size = pool.jury_of(case_id), pool.jury_terms().jury_size
         assert jury is not None
-        beacon = pool.jury_beacon(jury.beacon_block) or number_hash(0)
+        while (beacon := pool.jury_beacon(jury.beacon_block)) is None:
+            self.play.world.mine()
         drawn = jury_seats(beacon, case_id, pool.seats(), jury.epoch, pool.parties_of(case_id), size)
         pool.call_jury(case_id, [one.draw_index for one in drawn])
 

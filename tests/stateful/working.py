@@ -8,9 +8,11 @@ from sqlalchemy import select
 
 from coordinator.db.chain import Version
 from coordinator.db.work import TaskRow
+from coordinator.draws import open_draws
 from coordinator.epochs import close_epoch
 from coordinator.loop import Loop
 from coordinator.sender import send_outbox
+from coordinator.settle import settle
 from protocol.api import Assignment, Standing
 from protocol.reasons import Outcome, RejectReason
 from protocol.wire import Signed, Task
@@ -38,7 +40,9 @@ class WorkingRules(RuleBasedStateMachine):
 
     @rule(number=numbers)
     def submit(self, number: int) -> None:
+        """What is leased; where nothing is, something is leased for another time."""
         if (task := self._open_task(number)) is None:
+            self.lease(number)
             return
         node = next(one for one in self.play.nodes if one.address == task.message.node)
         self.play.attempt("submit", lambda: self.play.world.submit(task, node))
@@ -54,6 +58,7 @@ class WorkingRules(RuleBasedStateMachine):
     @rule(verdict=st.sampled_from(VERDICTS))
     def judge(self, verdict: tuple[Outcome, RejectReason | None]) -> None:
         """Whoever is drawn commits to this verdict."""
+        open_draws(self.play.world.coordinator)
         committed = {(one.verdict.message.submission_id, one.verdict.message.seat) for one in self.play.opened}
         for work in self.play.world.assignments():
             if (work.submission_id, work.seat) not in committed:
@@ -67,6 +72,7 @@ class WorkingRules(RuleBasedStateMachine):
             if not self.play.attempt("reveal", lambda opened=opened: self.play.world.reveal(opened)):  # type: ignore[misc]
                 kept.append(opened)
         self.play.opened = kept
+        settle(self.play.world.coordinator)
 
     @rule()
     def turn(self) -> None:
@@ -74,8 +80,7 @@ class WorkingRules(RuleBasedStateMachine):
         self._later()
         Loop(self.play.world.coordinator).turn()
         self.play.world.mine()
-        self.play.tally.done["turn"] += 1
-        self.play.is_touched = True
+        self.play.did("turn")
 
     @rule()
     def anchor(self) -> None:
@@ -89,8 +94,7 @@ class WorkingRules(RuleBasedStateMachine):
         for _ in range(2):
             send_outbox(coordinator)
         self.play.world.mine()
-        self.play.tally.done["anchor"] += 1
-        self.play.is_touched = True
+        self.play.did("anchor")
 
     @rule()
     def publish(self) -> None:
