@@ -36,6 +36,17 @@ def test_no_stake_rests_on_a_single_token_where_rare_ones_are_far_off() -> None:
     assert thresholds.thresholds_of("testnet.float32").sampling_margin_max.slash is not None
 
 
+def test_a_rare_far_margin_does_not_hide_a_handful_of_wrong_tokens() -> None:
+    """Three far margins in a file of bfloat16 pass the mean and four don't; honest files come to less than half."""
+    document = ThresholdFile.model_validate_json((FOLDER / "testnet.bfloat16.json").read_text())
+    clip, num_tokens = document.limits.sampling_margin_clip, 1_750
+    allowed = document.limits.sampling_margin_mean.at(num_tokens).reject * num_tokens
+    assert clip < document.limits.sampling_margin_max.reject
+    assert 3 * clip < allowed < 4 * clip
+    honest = max(p.submissions["sampling_margin_mean"].highest for p in document.honest.pairings) * num_tokens
+    assert 0 < honest < allowed / 2
+
+
 def test_new_pools_start_from_the_testnets() -> None:
     assert thresholds.default_thresholds() == thresholds.thresholds_of(thresholds.DEFAULT)
 
