@@ -103,6 +103,21 @@ contract AccusationTest is Accusing {
         _refused(a, abi.encodeWithSelector(Evidence.QuorumNotExact.selector, 0, 2));
     }
 
+    function test_every_verdict_has_its_signature_and_its_draw() public {
+        Court.Accusation memory a = accusation(NODE, 0);
+        bytes[] memory signatures = a.signatures;
+        a.signatures = new bytes[](1);
+        a.signatures[0] = signatures[0];
+        _refused(a, abi.encodeWithSelector(Evidence.LengthsDiffer.selector));
+        a.signatures = signatures;
+        uint32[] memory drawn = a.drawIndexes;
+        a.drawIndexes = new uint32[](1);
+        a.drawIndexes[0] = drawn[0];
+        _refused(a, abi.encodeWithSelector(Evidence.LengthsDiffer.selector));
+        a.drawIndexes = drawn;
+        court.accuse(a);
+    }
+
     function test_one_seat_does_not_count_twice() public {
         Court.Accusation memory a = accusation(NODE, 0);
         a.drawIndexes[1] = a.drawIndexes[0];

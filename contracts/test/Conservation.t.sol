@@ -47,19 +47,33 @@ contract ConservationTest is Test {
 
     /// One campaign checks all: each would play the same games again.
     function invariant_money_is_conserved_and_bounded() external view {
-        _everyContractHoldsWhatItOwes();
+        Actors.Bound memory all = actors.boundByCases();
+        _everyContractHoldsWhatItOwes(all.bonds);
         _tokensComeFromMintAndGoByBurnOnly();
         (address node, address otherNode) = actors.nodes();
-        (, uint256 held, uint256 otherHeld,) = actors.courtOwes();
-        _holdsAreThoseOfOpenCasesAndWithinTheAllotment(node, held);
-        _holdsAreThoseOfOpenCasesAndWithinTheAllotment(otherNode, otherHeld);
-        _seatsAnswerInOpenCasesOnly();
-        _claimsStayWithinWhatIsProvenAndFunded();
+        _holdsAreThoseOfOpenCasesAndWithinTheAllotment(node, all.held);
+        _holdsAreThoseOfOpenCasesAndWithinTheAllotment(otherNode, all.otherHeld);
+        _seatsAnswerInOpenCasesOnly(all.duties);
+        _claimsStayWithinWhatIsProvenAndFunded(all.withheld);
     }
 
-    function _everyContractHoldsWhatItOwes() private view {
-        (uint256 bonds,,,) = actors.courtOwes();
-        assertEq(credits.balanceOf(address(registry)), actors.registryOwes(), "registry");
+    /// At the end of each game the pool is drained, and nothing stays anywhere: no wei is lost in a contract.
+    function afterInvariant() external {
+        actors.drain();
+        address[5] memory all =
+            [address(registry), address(pools), address(ledger), address(court), address(court.jury())];
+        for (uint256 i; i < all.length; i++) {
+            assertEq(credits.balanceOf(all[i]), 0, "a contract keeps something");
+        }
+        assertEq(actors.wallets(), credits.totalSupply(), "everybody has what there is");
+    }
+
+    /// Stakes are what their owners put in, less what cases took: nobody else moved any.
+    function _everyContractHoldsWhatItOwes(uint256 bonds) private view {
+        assertEq(actors.providersStake(), actors.stakeOfProvider(), "the provider's stake");
+        assertEq(actors.validatorsStake(), actors.stakeOfValidators(), "the validators' stakes");
+        uint256 stakes = actors.stakeOfProvider() + actors.stakeOfValidators();
+        assertEq(credits.balanceOf(address(registry)), stakes, "registry");
         (uint256 bond, uint256 heldBond) = actors.coordinatorBond();
         (uint256 demandBonds, uint256 heldByDemands) = actors.demandsOwe();
         assertEq(credits.balanceOf(address(pools)), pools.funds(poolId) + bond + demandBonds, "pools");
@@ -78,21 +92,22 @@ contract ConservationTest is Test {
         assertTrue(credits.totalSupply() <= actors.minted(), "minted from nothing");
     }
 
-    function _seatsAnswerInOpenCasesOnly() private view {
-        for (uint32 seat; seat < registry.numSeats(poolId); seat++) {
-            assertEq(actors.dutiesInBook(seat), actors.dutiesInCases(seat), "duties");
+    function _seatsAnswerInOpenCasesOnly(uint256[] memory duties) private view {
+        for (uint32 seat; seat < duties.length; seat++) {
+            assertEq(actors.dutiesInBook(seat), duties[seat], "duties");
         }
     }
 
-    function _claimsStayWithinWhatIsProvenAndFunded() private view {
+    /// What is proven and not yet claimed lies in the pool's funds.
+    function _claimsStayWithinWhatIsProvenAndFunded(uint256 withheld) private view {
         (address provider, address payee,) = actors.people();
-        (,,, uint256 withheld) = actors.courtOwes();
         (,,,, uint128 funds, uint128 paid) = pools.poolOf(poolId);
         assertEq(uint256(funds) + paid, actors.funded(), "funded");
         assertEq(ledger.claimed(poolId, provider) + ledger.claimed(poolId, payee), paid, "claimed");
         assertEq(ledger.withheld(poolId, provider), withheld, "withheld");
         (, Ledger.Earnings memory newest) = ledger.newestEarnings(poolId);
         assertTrue(paid <= newest.total, "paid beyond the proven total");
+        assertTrue(ledger.provenTotal(poolId) <= uint256(paid) + funds, "unclaimed earnings without funds");
     }
 
     function _holdsAreThoseOfOpenCasesAndWithinTheAllotment(address node, uint256 held) private view {

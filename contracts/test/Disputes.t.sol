@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Disputes} from "../Disputes.sol";
 import {Jury} from "../Jury.sol";
 import {Ledger} from "../Ledger.sol";
-import {Juror, Vote} from "../Types.sol";
+import {Juror, Role, Vote} from "../Types.sol";
 import {Earning} from "./base/Earning.sol";
 import {Judging} from "./base/Judging.sol";
 import {World} from "./base/World.sol";
@@ -147,6 +147,18 @@ contract DisputesTest is Judging, Earning {
         _decide(epoch, Vote.Overturn);
         assertEq(credits.balanceOf(coordinator), 0, "nor compensated");
         assertEq(credits.balanceOf(jury.panelOf(id).jurors[0].validator), BOND / 3, "the jurors have it");
+    }
+
+    function test_a_successor_does_not_answer_for_its_predecessors_root() public {
+        uint64 epoch = _earned(1 ether);
+        vm.prank(creator);
+        pools.proposeKey(poolId, Role.Coordinator, stranger);
+        vm.prank(stranger);
+        pools.acceptKey(poolId, Role.Coordinator);
+        bytes32 id = _disputeBy(creator, epoch);
+        assertEq(jury.disputeOf(id).coordinator, address(0), "nobody's bond");
+        _decide(epoch, Vote.Uphold);
+        assertEq(ledger.earningsOf(poolId, epoch).root, bytes32(0), "revoked all the same");
     }
 
     // --- what is refused ---

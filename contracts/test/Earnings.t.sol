@@ -76,6 +76,17 @@ contract EarningsTest is Earning {
         ledger.commitEarnings(poolId, s.epoch, s.root, s.total, s.drawIndexes, s.signatures);
     }
 
+    function test_a_root_of_nothing_is_no_root() public {
+        Statement memory s = statementOf(commitAndSeal(), 1 ether, 0);
+        bytes32 root = s.root;
+        s.root = 0;
+        attest(s);
+        refused(s, abi.encodeWithSelector(Ledger.HashZero.selector));
+        s.root = root;
+        attest(s);
+        send(s);
+    }
+
     function test_totals_never_fall_and_epochs_only_rise() public {
         uint64 first = commitAndSeal();
         uint64 second = commitAndSeal();
@@ -220,5 +231,8 @@ contract EarningsTest is Earning {
         uint64 epoch = commitAndSeal();
         vm.expectRevert(abi.encodeWithSelector(Seats.NoSeats.selector, epoch));
         registry.drawSeat(poolId, "beacon", "id", 0, 0, epoch);
+        vm.expectRevert(abi.encodeWithSelector(Seats.NoSeats.selector, epoch));
+        vm.prank(coordinator);
+        ledger.commitEarnings(poolId, epoch, "root", 0, new uint32[](1), new bytes[](1));
     }
 }

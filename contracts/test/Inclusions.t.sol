@@ -238,6 +238,19 @@ contract InclusionsTest is Promising {
         assertEq(pools.bondOf(poolId, coordinator).amount, 90 ether, "bond");
     }
 
+    function test_a_forced_intakes_demand_is_known_beforehand() public {
+        vm.prank(node);
+        ledger.forceIntake(poolId, "id");
+        commit();
+        commit();
+        give(stranger, address(pools), 5 ether);
+        vm.prank(stranger);
+        bytes32 demandId = ledger.demandForced(poolId, "id", coordinator);
+        assertEq(demandId, ledger.forcedDemandId(poolId, "id", coordinator), "the demand's id");
+        assertEq(ledger.demandOf(demandId).submissionId, "id", "whose it is");
+        assertTrue(ledger.demandOf(demandId).isForced, "forced");
+    }
+
     function test_what_nobody_forced_is_not_demanded_nor_from_whom_it_was_not_up_to() public {
         vm.expectRevert(abi.encodeWithSelector(Inclusions.NotForced.selector, bytes32("id")));
         ledger.demandForced(poolId, "id", coordinator);

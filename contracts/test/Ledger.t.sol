@@ -120,6 +120,34 @@ contract LedgerTest is World {
         assertTrue(!ledger.verifySubmission(poolId, 0, index, ~leaf, proof), "not logged");
     }
 
+    function test_only_pools_opens_logs_and_changes_their_keys() public {
+        bytes memory why = abi.encodeWithSelector(Ledger.NotPools.selector, creator);
+        vm.startPrank(creator);
+        vm.expectRevert(why);
+        ledger.openPool(poolId + 1, creator, 1);
+        vm.expectRevert(why);
+        ledger.setCoordinator(poolId, creator);
+        vm.stopPrank();
+    }
+
+    function test_the_domain_names_this_contract_and_chain() public {
+        (bytes1 fields, string memory name, string memory version, uint256 chainId, address where, bytes32 salt,) =
+            ledger.eip712Domain();
+        assertEq(bytes32(fields), bytes32(hex"1f"), "all five fields");
+        bytes32 typeHash =
+            keccak256("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract,bytes32 salt)");
+        bytes32 nameHash = keccak256(bytes(name));
+        bytes32 versionHash = keccak256(bytes(version));
+        bytes32 separator = ledger.domainSeparator();
+        assertEq(separator, keccak256(abi.encode(typeHash, nameHash, versionHash, chainId, where, salt)), "separator");
+        assertEq(where, address(ledger), "contract");
+        assertTrue(registry.domainSeparator() != separator, "another contract, another domain");
+        vm.chainId(1);
+        assertEq(
+            ledger.domainSeparator(), keccak256(abi.encode(typeHash, nameHash, versionHash, 1, where, salt)), "after a fork"
+        );
+    }
+
     // --- policy versions ---
 
     function test_versions_are_published_once_in_order_by_the_trainer() public {

@@ -118,6 +118,19 @@ contract PoolsTest is Earning {
         pools.fund(id, 1);
     }
 
+    function test_a_pool_is_paused_once_and_goes_on_once() public {
+        vm.startPrank(creator);
+        vm.expectRevert(abi.encodeWithSelector(Pools.AlreadyPaused.selector, false));
+        pools.setPaused(poolId, false);
+        pools.setPaused(poolId, true);
+        assertTrue(!pools.isLeasing(poolId), "paused");
+        vm.expectRevert(abi.encodeWithSelector(Pools.AlreadyPaused.selector, true));
+        pools.setPaused(poolId, true);
+        pools.setPaused(poolId, false);
+        assertTrue(pools.isLeasing(poolId), "goes on");
+        vm.stopPrank();
+    }
+
     function test_only_the_ledger_pays_out() public {
         vm.expectRevert(abi.encodeWithSelector(Pools.NotLedger.selector, creator));
         vm.prank(creator);
@@ -253,6 +266,13 @@ contract PoolsTest is Earning {
         pass(60 + 5 + 60 + 2 * 80 + 180 days);
         pools.refund(poolId);
         assertEq(credits.balanceOf(creator), 1_000 ether, "refund");
+        assertEq(pools.funds(poolId), 0, "nothing is left");
+        vm.expectRevert(abi.encodeWithSelector(Pools.FundsExhausted.selector, 7 ether, 0));
+        this.claimFirst();
+    }
+
+    function claimFirst() external {
+        claimFor(0, provider);
     }
 
     function test_an_open_pool_refunds_nothing_and_a_closing_one_takes_nothing() public {

@@ -24,6 +24,17 @@ contract RegistryTest is World {
         assertEq(credits.balanceOf(provider), 500 ether, "wallet");
     }
 
+    function test_nothing_is_no_amount() public {
+        vm.startPrank(provider);
+        vm.expectRevert(Registry.AmountZero.selector);
+        registry.withdraw(0);
+        vm.expectRevert(Registry.AmountZero.selector);
+        registry.allot(node, poolId, 0);
+        vm.expectRevert(Registry.AmountZero.selector);
+        registry.deallot(node, poolId, 0);
+        vm.stopPrank();
+    }
+
     function test_stake_with_permit_survives_a_permit_that_was_sent_before() public {
         give(provider, stranger, 10 ether);
         bytes32 digest = _permitDigest(10 ether, 0);
@@ -160,6 +171,29 @@ contract RegistryTest is World {
         vm.stopPrank();
         assertEq(registry.freeStake(provider), 550 ether, "free");
         assertEq(registry.allotmentOf(node, poolId).unbonding, 10 ether, "unbonding");
+    }
+
+    function test_what_is_unbonding_waits_along_with_what_comes_after() public {
+        vm.startPrank(provider);
+        registry.deallot(node, poolId, 10 ether);
+        pass(60 + UNBONDING - 1);
+        registry.deallot(node, poolId, 5 ether);
+        vm.stopPrank();
+        assertEq(registry.allotmentOf(node, poolId).unbonding, 15 ether, "both");
+        uint64 readyTime = uint64(block.timestamp) + 60 + UNBONDING;
+        vm.expectRevert(abi.encodeWithSelector(SeatBook.NotYet.selector, readyTime));
+        registry.release(node, poolId);
+        vm.warp(readyTime);
+        registry.release(node, poolId);
+        assertEq(registry.freeStake(provider), 515 ether, "free");
+    }
+
+    function test_a_node_is_removed_once() public {
+        vm.startPrank(provider);
+        registry.removeNode(node);
+        vm.expectRevert(abi.encodeWithSelector(Registry.NodeInactive.selector, node));
+        registry.removeNode(node);
+        vm.stopPrank();
     }
 
     function test_no_more_than_the_allotment_is_deallotted() public {

@@ -42,6 +42,13 @@ contract SeatsTest is World {
         assertEq(registry.freeStake(validator), 50 ether, "the bond is free");
     }
 
+    function test_a_seat_is_released_before_its_bond_is_withdrawn() public {
+        vm.expectRevert(SeatBook.SeatNotReleased.selector);
+        vm.prank(vm.addr(FIRST_VALIDATOR));
+        registry.withdrawSeat(poolId, 0);
+        assertEq(registry.numSeats(poolId), 3, "seats");
+    }
+
     function test_a_slash_takes_its_share_and_retires_the_seat() public {
         address validator = vm.addr(FIRST_VALIDATOR);
         commit();

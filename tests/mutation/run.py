@@ -1,10 +1,13 @@
-"""Whether the contracts' tests notice a mutant: in a copy of the folder, so that many can be tried side by side.
+"""Whether the contracts' tests notice a mutant: in a copy of the folder, laid out so that little is compiled for each.
 
-In: the contracts' folder, a `Mutant`. Out: an `Outcome`. forge compiles the copy anew and stops at the first failure.
+In: the contracts' folder, a `Mutant`. Out: an `Outcome`. Tests are linked to the contracts at run time and nothing is
+optimized, so that a mutant costs the compilation of the contracts that it is a part of, and of no test.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 from enum import StrEnum
@@ -12,7 +15,18 @@ from pathlib import Path
 
 from tests.mutation.mutant import Mutant
 
-_COPIED = ("*.sol", "foundry.toml", "solc.cjs")
+_SETTINGS = {
+    "FOUNDRY_SRC": "src",
+    "FOUNDRY_DYNAMIC_TEST_LINKING": "true",
+    "FOUNDRY_OPTIMIZER": "false",
+    "FOUNDRY_CODE_SIZE_LIMIT": "200000",  # code that isn't optimized is larger than a chain allows
+    "FOUNDRY_GAS_LIMIT": "5000000000",  # of one test: a mutant that loops for ever ends
+    "FOUNDRY_INVARIANT_RUNS": "4",
+    "FOUNDRY_INVARIANT_DEPTH": "40",
+}
+# Gas is that of optimized code. Everything else runs unfiltered: a filter would leave contracts as they were before.
+_LEFT_OUT = ("Gas.t.sol", "EpochGas.t.sol")
+_IMPORT = re.compile(r'"((?:\.\./)+)([A-Z]\w*\.sol)"')
 _COMPILER_REFUSES = "Compiler run failed"
 _TESTS_FAIL = ("Failing tests", "Encountered")
 
@@ -26,14 +40,23 @@ class Outcome(StrEnum):
 
 
 def copy_contracts(contracts: Path, folder: Path) -> None:
-    """Sources and tests; packages by a link, and what is compiled already by a copy."""
-    for pattern in _COPIED:
-        for path in contracts.glob(pattern):
-            shutil.copy2(path, folder / path.name)
-    shutil.copytree(contracts / "test", folder / "test", dirs_exist_ok=True)
-    if (contracts / "build").is_dir():
-        shutil.copytree(contracts / "build", folder / "build", dirs_exist_ok=True)
+    """Sources into src/, tests into test/, packages by a link."""
+    (folder / "src").mkdir()
+    for path in contracts.glob("*.sol"):
+        shutil.copy2(path, folder / "src" / path.name)
+    for name in ("foundry.toml", "solc.cjs", "forge.cjs"):
+        shutil.copy2(contracts / name, folder / name)
+    shutil.copytree(contracts / "test", folder / "test", ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    for path in (folder / "test").rglob("*.sol"):
+        path.write_text(_IMPORT.sub(r'"\1src/\2"', path.read_text()))
     (folder / "node_modules").symlink_to((contracts / "node_modules").resolve())
+
+
+def try_unchanged(folder: Path, seconds: float) -> None:
+    """Compiles everything. Raises RuntimeError where the tests fail before anything was changed."""
+    outcome, by = _tested(folder, seconds)
+    if outcome is not Outcome.SURVIVED:
+        raise RuntimeError(f"without a mutant: {outcome} {by}")
 
 
 def try_mutant(folder: Path, mutant: Mutant, seconds: float) -> tuple[Outcome, str]:
@@ -41,7 +64,7 @@ def try_mutant(folder: Path, mutant: Mutant, seconds: float) -> tuple[Outcome, s
 
     Raises RuntimeError where forge ends in a way that is neither.
     """
-    path = folder / mutant.file
+    path = folder / "src" / mutant.file
     source = path.read_text()
     path.write_text(mutant.apply(source))
     try:
@@ -51,10 +74,12 @@ def try_mutant(folder: Path, mutant: Mutant, seconds: float) -> tuple[Outcome, s
 
 
 def _tested(folder: Path, seconds: float) -> tuple[Outcome, str]:
-    forge = folder / "node_modules" / ".bin" / "forge"
-    command = [str(forge), "test", "--offline", "--fail-fast"]
+    command = ["node", "forge.cjs", "test", "--offline", "--fail-fast"]
+    environment = os.environ | _SETTINGS
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+        )
     except subprocess.TimeoutExpired:
         return Outcome.KILLED, f"no answer within {seconds:.0f} s"
     said = done.stdout + done.stderr

@@ -1,64 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Bonds} from "../../Bonds.sol";
 import {Cases} from "../../Cases.sol";
 import {Court} from "../../Court.sol";
 import {Inclusions} from "../../Inclusions.sol";
 import {Receipt, Submission, Verdict} from "../../Messages.sol";
 import {Ledger} from "../../Ledger.sol";
-import {Registry} from "../../Registry.sol";
-import {Juror, Panel, Vote} from "../../Types.sol";
-import {Earning} from "./Earning.sol";
-import {Judging} from "./Judging.sol";
-import {Promising} from "./Promising.sol";
-import {World} from "./World.sol";
+import {Panel, Vote} from "../../Types.sol";
+import {Dealings} from "./Dealings.sol";
 
 /// Everything that the parties of one pool can do, in any order, as often as they like; what can't succeed now is left
 /// out. Counts what came in, so that the invariants can compare.
-contract Actors is Judging, Earning, Promising {
-    /// A demand, and the leaf that answers it; no `size` where there is none.
-    struct Doubt {
-        bytes32 demandId;
-        bytes32 submissionId;
-        uint64 index;
-        uint64 size;
-    }
-
-    /// What it takes to accuse or challenge a submission again.
-    struct Filed {
-        uint256 nodeKey;
-        uint64 counter;
-        uint64 epoch;
-        uint64 leafIndex;
-    }
-
-    uint256 private constant MAX = 50 ether;
-
-    uint256 public minted;
-    uint256 public funded;
-    uint64 private _counter;
-    uint128 private _firstEarned;
-    uint128 private _secondEarned;
-    uint64[] private _earningEpochs;
-    bytes32[] private _caseIds;
-    Doubt[] private _doubts;
-    Filed[] private _filed; // for each case
-    bool private _isDisputed;
-    uint64 private _disputedEpoch;
-
-    function numValidators() internal pure override(World, Judging) returns (uint256) {
-        return Judging.numValidators();
-    }
-
+contract Actors is Dealings {
     function setUp() public override {
         super.setUp();
         minted = credits.totalSupply();
         funded = pools.budget(poolId);
+        (stakeOfProvider, stakeOfValidators) = (providersStake(), validatorsStake());
+    }
+
+    /// Cases may take from stakes here, and nothing else anywhere: never more of the provider's than all cases hold.
+    modifier maySlash() {
+        uint256 held = _heldStake();
+        (uint256 ofProvider, uint256 ofValidators) = (providersStake(), validatorsStake());
+        _;
+        uint256 slashed = ofProvider - providersStake();
+        assertTrue(slashed <= held, "slashed beyond what was held");
+        stakeOfProvider -= slashed;
+        stakeOfValidators -= ofValidators - validatorsStake();
     }
 
     function selectors() external pure returns (bytes4[] memory list) {
-        list = new bytes4[](21);
+        list = new bytes4[](22);
         (list[0], list[1], list[2]) = (this.doStake.selector, this.doWithdraw.selector, this.doAllot.selector);
         (list[3], list[4], list[5]) = (this.doDeallot.selector, this.doRelease.selector, this.doBond.selector);
         (list[6], list[7], list[8]) = (this.doLeave.selector, this.doWait.selector, this.doFund.selector);
@@ -66,7 +39,7 @@ contract Actors is Judging, Earning, Promising {
         (list[12], list[13]) = (this.doClaim.selector, this.doDemand.selector);
         (list[14], list[15]) = (this.doAnswer.selector, this.doTopUp.selector);
         (list[16], list[17], list[18]) = (this.doChallenge.selector, this.doImplicate.selector, this.doJury.selector);
-        (list[19], list[20]) = (this.doDispute.selector, this.doSettle.selector);
+        (list[19], list[20], list[21]) = (this.doDispute.selector, this.doSettle.selector, this.doMeddle.selector);
     }
 
     // --- what can be done ---
@@ -74,14 +47,16 @@ contract Actors is Judging, Earning, Promising {
     function doStake(uint256 amount) external {
         amount = bound(amount, 1, MAX);
         stake(provider, amount);
-        minted += amount;
+        (minted, stakeOfProvider) = (minted + amount, stakeOfProvider + amount);
     }
 
     function doWithdraw(uint256 amount) external {
         uint256 free = registry.freeStake(provider);
         if (free == 0) return;
+        amount = bound(amount, 1, free);
+        stakeOfProvider -= amount;
         vm.prank(provider);
-        registry.withdraw(bound(amount, 1, free));
+        registry.withdraw(amount);
     }
 
     function doAllot(uint256 amount, bool other) external {
@@ -105,8 +80,9 @@ contract Actors is Judging, Earning, Promising {
     }
 
     function doBond(uint256 which) external {
+        if (registry.numSeats(poolId) == MAX_SEATS) return;
         bondSeat(FIRST_VALIDATOR + which % numValidators());
-        minted += 50 ether;
+        (minted, stakeOfValidators) = (minted + 50 ether, stakeOfValidators + 50 ether);
     }
 
     function doLeave(uint256 which) external {
@@ -117,6 +93,23 @@ contract Actors is Judging, Earning, Promising {
         // The first ones stay until the Court retires them, so that there is mostly somebody to judge.
         else if (seat >= numValidators()) registry.releaseSeat(poolId, seat);
         vm.stopPrank();
+    }
+
+    /// Who owns nothing tries to move what others have staked.
+    function doMeddle(uint256 which, uint256 amount) external {
+        uint32 seat = uint32(which % registry.numSeats(poolId));
+        amount = bound(amount, 1, MAX);
+        bytes[6] memory calls = [
+            abi.encodeCall(registry.withdraw, (amount)),
+            abi.encodeCall(registry.allot, (node, poolId, uint128(amount))),
+            abi.encodeCall(registry.deallot, (node, poolId, uint128(amount))),
+            abi.encodeCall(registry.removeNode, (node)),
+            abi.encodeCall(registry.releaseSeat, (poolId, seat)),
+            abi.encodeCall(registry.withdrawSeat, (poolId, seat))
+        ];
+        vm.prank(stranger);
+        (bool done,) = address(registry).call(calls[which % 6]);
+        assertTrue(!done, "somebody else moved a stake");
     }
 
     function doWait(uint256 time) external {
@@ -169,7 +162,7 @@ contract Actors is Judging, Earning, Promising {
     }
 
     /// Appeals, enforces or resolves whatever is due.
-    function doDecide(uint256 which, bool appeals) external {
+    function doDecide(uint256 which, bool appeals) external maySlash {
         if (_caseIds.length == 0) return;
         bytes32 id = _caseIds[which % _caseIds.length];
         Cases.Case memory entry = court.caseOf(id);
@@ -220,7 +213,7 @@ contract Actors is Judging, Earning, Promising {
     }
 
     /// The jury votes, or isn't seated, and the dispute ends.
-    function doSettle(uint8[3] calldata votes, bool isSeated) external {
+    function doSettle(uint8[3] calldata votes, bool isSeated) external maySlash {
         if (!_isDisputed) return;
         bytes32 id = ledger.earningsId(poolId, _disputedEpoch);
         if (isSeated) this.seatAndVote(id, votes);
@@ -292,93 +285,73 @@ contract Actors is Judging, Earning, Promising {
         minted += amount;
     }
 
-    // --- what the contracts owe ---
+    // --- the end ---
 
-    function registryOwes() external view returns (uint256 sum) {
-        sum = registry.freeStake(provider) + _allotted(node) + _allotted(otherNode);
-        for (uint256 i; i < numValidators(); i++) {
-            sum += registry.freeStake(validators[i]);
-        }
+    /// Every case is decided, the pool is drained, its claims expire, and everybody takes out what is theirs.
+    function drain() external {
+        pass(1 days);
+        _endCases();
+        vm.prank(creator);
+        pools.close(poolId);
         for (uint32 seat; seat < registry.numSeats(poolId); seat++) {
-            (,,, uint128 bond,,,) = registry.seatOf(poolId, seat);
-            sum += bond;
+            (address validator,,,, uint64 releaseTime,,) = registry.seatOf(poolId, seat);
+            if (releaseTime != 0) continue;
+            vm.prank(validator);
+            registry.releaseSeat(poolId, seat);
         }
+        _deallotAll(node);
+        _deallotAll(otherNode);
+        pass(181 days);
+        if (pools.funds(poolId) != 0) pools.refund(poolId);
+        if (pools.bondOf(poolId, coordinator).amount != 0) {
+            vm.prank(coordinator);
+            pools.unbondCoordinator(poolId);
+        }
+        _takeOut();
     }
 
-    /// Bonds of open appeals and challenges, what open cases hold of each node, and what cases withhold of earnings.
-    function courtOwes() external view returns (uint256 bonds, uint256 held, uint256 otherHeld, uint256 withheld) {
+    function _endCases() private {
         for (uint256 i; i < _caseIds.length; i++) {
             Cases.Case memory entry = court.caseOf(_caseIds[i]);
-            if (_isBeforeJury(entry)) bonds += BOND;
-            if (_isOpen(entry) && entry.node == node) held += entry.heldStake;
-            if (_isOpen(entry) && entry.node == otherNode) otherHeld += entry.heldStake;
-            if (_isOpen(entry) || entry.state == Cases.CaseState.Upheld) withheld += entry.heldEarnings;
+            if (entry.state == Cases.CaseState.Accused) court.enforce(_caseIds[i]);
+            else if (_isBeforeJury(entry)) court.resolve(_caseIds[i]);
         }
-    }
-
-    /// Of open demands: what their demanders bonded, and what they hold of the coordinator's bond.
-    function demandsOwe() external view returns (uint256 bonds, uint256 held) {
+        if (_isDisputed) jury.resolveDispute(poolId, _disputedEpoch);
         for (uint256 i; i < _doubts.length; i++) {
-            Inclusions.Demand memory demand = ledger.demandOf(_doubts[i].demandId);
-            if (demand.state != Inclusions.DemandState.Open) continue;
-            Bonds.Hold memory hold = pools.holdOf(_doubts[i].demandId);
-            (bonds, held) = (bonds + hold.deposit, held + hold.amount);
+            bytes32 id = _doubts[i].demandId;
+            if (ledger.demandOf(id).state == Inclusions.DemandState.Open) ledger.enforceInclusion(id);
         }
     }
 
-    function coordinatorBond() external view returns (uint256 amount, uint256 held) {
-        return (pools.bondOf(poolId, coordinator).amount, pools.bondOf(poolId, coordinator).held);
+    function _deallotAll(address from) private {
+        uint128 amount = registry.allotment(from, poolId);
+        if (amount == 0) return;
+        vm.prank(provider);
+        registry.deallot(from, poolId, amount);
     }
 
-    /// Of the open dispute: its bond, and what it holds of the coordinator's.
-    function disputeOwes() external view returns (uint256 bond, uint256 held) {
-        if (!_isDisputed) return (0, 0);
-        return (BOND, pools.holdOf(ledger.earningsId(poolId, _disputedEpoch)).amount);
-    }
-
-    /// In how many open cases and disputes a seat accused, accepted, attested or sits on the jury.
-    function dutiesInCases(uint32 seat) external view returns (uint256 count) {
-        if (_isDisputed) {
-            bytes32 id = ledger.earningsId(poolId, _disputedEpoch);
-            count += _times(jury.disputeOf(id).attesters, seat) + _timesJuror(id, seat);
+    function _takeOut() private {
+        if (registry.allotmentOf(node, poolId).unbonding != 0) registry.release(node, poolId);
+        if (registry.allotmentOf(otherNode, poolId).unbonding != 0) registry.release(otherNode, poolId);
+        for (uint32 seat; seat < registry.numSeats(poolId); seat++) {
+            if (bondAt(seat) == 0) continue;
+            vm.prank(validatorAt(seat));
+            registry.withdrawSeat(poolId, seat);
         }
-        for (uint256 i; i < _caseIds.length; i++) {
-            bytes32 id = _caseIds[i];
-            if (!_isOpen(court.caseOf(id))) continue;
-            count += _times(court.accusersOf(id), seat) + _times(court.implicatedOf(id), seat);
-            count += _timesJuror(id, seat);
-        }
-    }
-
-    function dutiesInBook(uint32 seat) external view returns (uint256) {
-        return dutiesOf(seat);
-    }
-
-    /// All that anybody has outside the contracts.
-    function wallets() external view returns (uint256 sum) {
-        sum = credits.balanceOf(provider) + credits.balanceOf(payee) + credits.balanceOf(stranger);
-        sum += credits.balanceOf(creator) + credits.balanceOf(coordinator);
+        _withdrawAll(provider);
         for (uint256 i; i < numValidators(); i++) {
-            sum += credits.balanceOf(validators[i]);
+            _withdrawAll(validators[i]);
         }
     }
 
-    function world() external view returns (address[4] memory, uint64) {
-        return ([address(credits), address(registry), address(pools), address(court)], poolId);
+    function _withdrawAll(address owner) private {
+        uint256 free = registry.freeStake(owner);
+        if (free == 0) return;
+        vm.prank(owner);
+        registry.withdraw(free);
     }
 
-    function nodes() external view returns (address, address) {
-        return (node, otherNode);
-    }
-
-    function people() external view returns (address, address, address) {
-        return (provider, payee, address(ledger));
-    }
-
-    function _allotted(address of_) private view returns (uint256) {
-        Registry.Allotment memory entry = registry.allotmentOf(of_, poolId);
-        return uint256(entry.amount) + entry.unbonding;
-    }
+    // --- inside ---
 
     function _file(uint256 nodeKey, Court.Accusation memory a) private {
         _caseIds.push(idOf(a.submission));
@@ -413,24 +386,7 @@ contract Actors is Judging, Earning, Promising {
         }
     }
 
-    function _isBeforeJury(Cases.Case memory entry) private pure returns (bool) {
-        return entry.state == Cases.CaseState.Appealed || entry.state == Cases.CaseState.Challenged;
-    }
-
-    function _isOpen(Cases.Case memory entry) private pure returns (bool) {
-        return entry.state == Cases.CaseState.Accused || _isBeforeJury(entry);
-    }
-
-    function _timesJuror(bytes32 id, uint32 seat) private view returns (uint256 count) {
-        Juror[] memory jurors = jury.panelOf(id).jurors;
-        for (uint256 k; k < jurors.length; k++) {
-            if (jurors[k].seat == seat) count++;
-        }
-    }
-
-    function _times(uint32[] memory list, uint32 wanted) private pure returns (uint256 count) {
-        for (uint256 i; i < list.length; i++) {
-            if (list[i] == wanted) count++;
-        }
+    function _heldStake() private view returns (uint256) {
+        return uint256(registry.allotmentOf(node, poolId).held) + registry.allotmentOf(otherNode, poolId).held;
     }
 }

@@ -256,13 +256,18 @@ abstract contract World is Test {
 
     // --- inside ---
 
+    /// The first that is deployed, and nothing beside it.
+    function newCredits() internal virtual returns (Credits) {
+        return new Credits(creator);
+    }
+
     function _deploy() private {
         uint256 nonce = vm.getNonce(address(this));
         address[6] memory where;
         for (uint256 i; i < 6; i++) {
             where[i] = vm.computeCreateAddress(address(this), nonce + i);
         }
-        credits = new Credits(creator);
+        credits = newCredits();
         registry = new Registry(Credits(where[0]), Pools(where[2]), Ledger(where[3]), where[4], where[5], UNBONDING, SALT);
         pools = new Pools(where[0], Registry(where[1]), Ledger(where[3]));
         ledger = new Ledger(Pools(where[2]), Registry(where[1]), where[4], ClaimGate(where[5]), SALT);
