@@ -39,7 +39,7 @@ from tests.stateful.trying import TryingRules
 
 NUM_JURORS_MORE = 4
 PLENTY_WEI = 10**6 * CREDIT
-CLOSING_SECONDS = 900
+CLOSING_SECONDS = 970
 """From a pool's close until nearly the time of its refund."""
 
 

@@ -16,7 +16,7 @@ from protocol.draw import jury_seats
 from protocol.reasons import Outcome, RejectReason
 from protocol.signing import Signer
 from protocol.wire import EarningsAttestation
-from tests.integration.conftest import number_hash
+from tests.integration.conftest import SETTLING, number_hash
 from tests.stateful.play import SALT, Play, pick
 from tests.stateful.staking import numbers
 from verifier.implicate import implicate
@@ -29,11 +29,18 @@ class TryingRules(RuleBasedStateMachine):
 
     play: Play
 
-    @rule(number=numbers)
-    def accuse(self, number: int) -> None:
-        if (submission_id := pick(self._submissions(Standing.REJECTED), number)) is not None:
-            accuser = self.play.world.validators[0]
-            self.play.attempt("accuse", lambda: self.play.pool(accuser).accuse(self._accusation(submission_id)))
+    @rule(number=numbers, then=st.sampled_from(["nothing", "appeal", "enforce"]))
+    def accuse(self, number: int, then: str) -> None:
+        """Now and then with what follows: the windows are short."""
+        if (submission_id := pick(self._submissions(Standing.REJECTED), number)) is None:
+            return
+        pool = self.play.pool(self.play.world.validators[0])
+        self.play.attempt("accuse", lambda: pool.accuse(self._accusation(submission_id)))
+        if then == "appeal":
+            self.appeal(number)
+        elif then == "enforce":
+            self.play.node.pass_time(SETTLING["appeal_period"])
+            self.enforce(number)
 
     @rule(number=numbers)
     def challenge(self, number: int) -> None:
@@ -93,12 +100,15 @@ class TryingRules(RuleBasedStateMachine):
 
     @rule(number=numbers)
     def resolve(self, number: int) -> None:
+        """With the votes that can be revealed by then."""
+        self.reveal_votes(number)
         submission_id = self._case(number, CaseState.APPEALED, CaseState.CHALLENGED)
         if submission_id is not None:
             self.play.attempt("resolve", lambda: self.play.pool(self.play.provider).resolve(submission_id))
 
     @rule()
     def resolve_dispute(self) -> None:
+        self.reveal_votes(0)
         pool = self.play.pool(self.play.provider)
         epochs = [root.epoch for root in pool.earnings_since(0) if pool.dispute_of(pool.earnings_id(root.epoch))]
         if epochs:
@@ -137,7 +147,7 @@ class TryingRules(RuleBasedStateMachine):
 
     def _accusation(self, submission_id: str) -> Accusation:
         case = self.play.world.client().case(submission_id)
-        slashing = [one for one in case.verdicts if one.verdict.message.outcome is Outcome.SLASH][:2]
+        slashing = [one for one in case.verdicts if one.verdict.message.outcome == Outcome.SLASH][:2]
         return Accusation(
             submission=case.submission.message,
             node_signature=case.submission.signature,

@@ -57,12 +57,14 @@ class WorkingRules(RuleBasedStateMachine):
 
     @rule(verdict=st.sampled_from(VERDICTS))
     def judge(self, verdict: tuple[Outcome, RejectReason | None]) -> None:
-        """Whoever is drawn commits to this verdict."""
+        """Whoever is drawn commits to this verdict, and the commitments are anchored."""
         open_draws(self.play.world.coordinator)
         committed = {(one.verdict.message.submission_id, one.verdict.message.seat) for one in self.play.opened}
         for work in self.play.world.assignments():
             if (work.submission_id, work.seat) not in committed:
                 self.play.attempt("judge", lambda work=work: self._commit(work, *verdict))  # type: ignore[misc]
+        if len(self.play.opened) > len(committed):
+            self.anchor()
 
     @rule()
     def reveal(self) -> None:
