@@ -120,7 +120,7 @@ abstract contract Cases is Bench {
         CaseTerms memory terms,
         bool holdsEarnings
     ) internal {
-        // A submission that round 0 condemned was never accepted, so it never earned anything.
+        // What was never accepted never earned anything: see Court.holdPayment.
         if (holdsEarnings) entry.heldEarnings = pools.maxTaskEarnings(entry.poolId);
         (entry.heldStake, entry.offence) = registry.holdAllotment(
             entry.poolId, entry.node, submissionId, terms.firstSlashBps, terms.laterSlashBps

@@ -56,6 +56,8 @@ contract Court is Evidence, Cases {
     error CaseExists(bytes32 submissionId);
     error NotAccused(address caller);
     error NotAcceptance(bytes32 submissionId, uint32 seat);
+    error NotPaid(bytes32 submissionId);
+    error PaymentHeld(bytes32 submissionId);
 
     constructor(Credits credits_, Registry registry_, Pools pools_, Ledger ledger_, Jury jury_)
         Bench(credits_, registry_, pools_, ledger_)
@@ -86,7 +88,7 @@ contract Court is Evidence, Cases {
     }
 
     /// Anybody calls a jury over a submission that nobody has accused, with a bond and inside the same window as an
-    /// accusation. The jury judges the submission, not the stated reason.
+    /// accusation. The jury judges the submission, not the stated reason. What it was paid is held by `holdPayment`.
     function challenge(
         Submission calldata submission,
         bytes calldata nodeSignature,
@@ -103,7 +105,7 @@ contract Court is Evidence, Cases {
         Case memory entry;
         (entry.node, entry.poolId, entry.state) = (submission.node, submission.poolId, CaseState.Challenged);
         (entry.reason, entry.round) = (reason, uint8(JURY_ROUND));
-        _open(submissionId, entry, provider, terms, true);
+        _open(submissionId, entry, provider, terms, false);
         JuryTerms memory juryTerms = _juryTerms(entry.poolId);
         _emitChallenged(submissionId, provider, entry, evidenceHash, juryTerms.challengeBond);
         _summon(submissionId, entry.poolId, juryTerms.challengeBond);
@@ -143,6 +145,22 @@ contract Court is Evidence, Cases {
         }
         _addImplicated(submissionId, verdict.seat);
         emit Implicated(poolId, submissionId, verdict.seat, verdict.round, entry.deadline);
+    }
+
+    /// Holds what the submission may have been paid, where the case doesn't yet: by whoever shows that the log accepted
+    /// it, while the case is open. After it was upheld that is deducted at once.
+    function holdPayment(bytes32 submissionId, Inclusion calldata settling) external nonReentrant {
+        Case storage entry = _cases[submissionId];
+        CaseState state = entry.state;
+        if (state == CaseState.None || state > CaseState.Upheld) revert WrongState(submissionId, state);
+        if (entry.heldEarnings != 0) revert PaymentHeld(submissionId);
+        uint64 poolId = entry.poolId;
+        (, bool wasPaid) = _checkSettled(poolId, submissionId, settling);
+        if (!wasPaid) revert NotPaid(submissionId);
+        (address provider, uint128 amount) = (_providerOf(entry.node), pools.maxTaskEarnings(poolId));
+        entry.heldEarnings = amount;
+        ledger.holdEarnings(poolId, provider, submissionId, amount);
+        if (state == CaseState.Upheld) ledger.deductEarnings(poolId, provider, submissionId, amount);
     }
 
     // --- the end of a case ---

@@ -158,7 +158,7 @@ abstract contract Evidence is Bench {
     }
 
     function _checkSettled(uint64 poolId, bytes32 submissionId, Inclusion calldata inclusion)
-        private
+        internal
         view
         returns (Ledger.Epoch memory epoch, bool wasAccepted)
     {

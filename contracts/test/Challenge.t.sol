@@ -11,13 +11,13 @@ import {Judging} from "./base/Judging.sol";
 
 /// An outsider's challenge: what it must show, and who pays.
 contract ChallengeTest is Judging {
-    function test_a_challenge_holds_stake_and_earnings_and_summons_a_jury() public {
+    function test_a_challenge_holds_stake_and_summons_a_jury() public {
         Court.Accusation memory a = accusation(NODE, 0);
         bytes32 id = challengeBy(stranger, a);
         assertEq(id, idOf(a.submission), "the case's id");
         stateIs(id, Cases.CaseState.Challenged);
         assertEq(registry.allotmentOf(node, poolId).held, 20 ether, "held stake");
-        assertEq(ledger.withheld(poolId, provider), 1 ether, "held earnings");
+        assertEq(ledger.withheld(poolId, provider), 0, "no earnings: nothing shows that it had any");
         assertEq(credits.balanceOf(address(court)), BOND, "the bond");
         assertEq(court.bondOf(id).owner, stranger, "whose bond");
         assertEq(jury.panelOf(id).deadline, block.timestamp + 10, "to be seated by");
@@ -28,6 +28,7 @@ contract ChallengeTest is Judging {
     function test_a_forgery_that_was_accepted_costs_its_provider_and_the_seats_that_accepted() public {
         Court.Accusation memory a = accusation(NODE, 0);
         bytes32 id = challengeBy(stranger, a);
+        court.holdPayment(id, settled(a, true));
         uint32 seat = implicateAt(a, 0);
         uint256 supply = credits.totalSupply();
         decide(id, Vote.Uphold);
@@ -44,6 +45,8 @@ contract ChallengeTest is Judging {
     function test_a_false_challenge_costs_its_bond() public {
         Court.Accusation memory a = accusation(NODE, 0);
         bytes32 id = challengeBy(stranger, a);
+        court.holdPayment(id, settled(a, true));
+        assertEq(ledger.withheld(poolId, provider), 1 ether, "held");
         uint32 seat = implicateAt(a, 0);
         decide(id, Vote.Overturn);
         stateIs(id, Cases.CaseState.Overturned);
@@ -77,6 +80,55 @@ contract ChallengeTest is Judging {
                 assertTrue(jury.panelOf(id).jurors[i].validator != challenger, "the challenger sits");
             }
         }
+    }
+
+    // --- what it was paid ---
+
+    function test_work_that_was_never_paid_costs_no_earnings() public {
+        Court.Accusation memory a = accusation(NODE, 0);
+        bytes32 id = challengeBy(stranger, a);
+        Court.Inclusion memory rejected = settled(a, false);
+        vm.expectRevert(abi.encodeWithSelector(Court.NotPaid.selector, id));
+        court.holdPayment(id, rejected);
+        vm.expectRevert(Evidence.NotSettlingEvent.selector);
+        court.holdPayment(id, a.inclusion);
+        decide(id, Vote.Uphold);
+        assertEq(registry.allotment(node, poolId), 180 ether, "slashed");
+        assertEq(ledger.withheld(poolId, provider), 0, "and nothing deducted");
+    }
+
+    function test_a_payment_is_held_once_and_for_its_own_submission() public {
+        Court.Accusation memory a = accusation(NODE, 0);
+        bytes32 other = challengeBy(stranger, accusation(NODE, 1));
+        Court.Inclusion memory leaf = settled(a, true);
+        bytes32 id = idOf(a.submission);
+        vm.expectRevert(abi.encodeWithSelector(Cases.WrongState.selector, id, Cases.CaseState.None));
+        court.holdPayment(id, leaf);
+        vm.expectRevert(Evidence.NotInLog.selector);
+        court.holdPayment(other, leaf);
+        challengeBy(stranger, a);
+        court.holdPayment(id, leaf);
+        vm.expectRevert(abi.encodeWithSelector(Court.PaymentHeld.selector, id));
+        court.holdPayment(id, leaf);
+        assertEq(ledger.withheld(poolId, provider), 1 ether, "once");
+    }
+
+    function test_what_is_paid_after_the_jurys_finding_is_deducted_then() public {
+        Court.Accusation memory a = accusation(NODE, 0);
+        bytes32 id = challengeBy(stranger, a);
+        decide(id, Vote.Uphold);
+        court.holdPayment(id, settled(a, true));
+        assertEq(ledger.withheld(poolId, provider), 1 ether, "deducted for good");
+        assertEq(court.caseOf(id).heldEarnings, 1 ether, "the case says so");
+    }
+
+    function test_an_acquitted_providers_payment_is_out_of_reach() public {
+        Court.Accusation memory a = accusation(NODE, 0);
+        bytes32 id = challengeBy(stranger, a);
+        decide(id, Vote.Overturn);
+        Court.Inclusion memory leaf = settled(a, true);
+        vm.expectRevert(abi.encodeWithSelector(Cases.WrongState.selector, id, Cases.CaseState.Overturned));
+        court.holdPayment(id, leaf);
     }
 
     // --- what it must show ---

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocol.chain.block import Receipt
-from protocol.chain.cases import Accusation, CaseRecord, Challenge, DisputeRecord, JuryRecord, JuryTerms, Vote
+from protocol.chain.cases import (
+    Accusation,
+    CaseRecord,
+    Challenge,
+    DisputeRecord,
+    Inclusion,
+    JuryRecord,
+    JuryTerms,
+    Vote,
+)
 from protocol.chain.contracts import Contracts, Read
 from protocol.chain.lane import Lane
 from protocol.chain.terms import PriceBook, PriceTerms
@@ -293,6 +302,10 @@ class ChainPool:
     def implicate(self, submission_id: str, verdict: Verdict, signature: str) -> None:
         """Have a seat that accepted the submission answer for it in the open case. Raises TransactionReverted."""
         self._send("court", "implicate", submission_id, verdict, signature)
+
+    def hold_payment(self, submission_id: str, settling: Inclusion) -> None:
+        """Hold what the submission may have been paid: the log accepted it. Raises TransactionReverted."""
+        self._send("court", "holdPayment", submission_id, settling)
 
     def call_jury(self, case_id: str, draw_indexes: Sequence[int]) -> None:
         """Seat the jury, by the raw draws of `protocol.draw.jury_seats`. Raises TransactionReverted.

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from protocol.api import LogEntry, SubmissionView
-from protocol.canonical import hex0x, sha256
+from protocol.canonical import canonical_json, hex0x, sha256
+from protocol.chain.cases import Inclusion
 from protocol.chain.lane import Lane
 from protocol.chain.pool import ChainPool
 from protocol.checks.report import FileReport
 from protocol.clock import SystemClock
-from protocol.errors import NotEligible, VerificationFailed
+from protocol.errors import NotEligible, TransactionReverted, VerificationFailed
 from protocol.reasons import Outcome, RejectReason
 from protocol.wire import Signed, Submission, Task
-from tests.integration.conftest import CREDIT, SETTLING, World
+from tests.integration.conftest import CREDIT, PRICE_WEI, SETTLING, World
 from tests.integration.test_promise_commands import CREATOR, Command, Keys, call, keys, refusal
 from verifier.audit.challenge import Challenger, ChallengeReport
 from verifier.audit.forgery import judge_again, reason_of
@@ -58,6 +59,32 @@ def test_a_challenge_stands_once_and_names_who_accepted(world: World, tmp_path: 
     again: ChallengeReport = challenger.challenge(submission_id)
     assert (again.evidence_hash, again.implicated_seats) == (None, found.implicated_seats)
     assert before - balance(world) == CREDIT
+
+
+def test_what_the_submission_was_paid_is_held_once_the_log_shows_it(world: World, tmp_path: Path) -> None:
+    submission_id, challenger = world.accept(), outsider(world, tmp_path)
+    assert challenger.challenge(submission_id).held_earnings_wei == 0, "the payment isn't anchored yet"
+    world.close_epoch()
+    most_wei = PRICE_WEI * world.rules.max_units
+    for _ in range(2):
+        assert challenger.challenge(submission_id).held_earnings_wei == most_wei
+        assert ChainPool(world.contracts, world.pool_id).withheld_wei(world.provider.address) == most_wei
+
+
+def test_unpaid_work_costs_no_earnings(world: World, tmp_path: Path) -> None:
+    submission_id, challenger = world.submit(), outsider(world, tmp_path)
+    world.judge(submission_id, Outcome.DROP, RejectReason.LOGPROB_MISMATCH)
+    for _ in range(2):
+        assert challenger.challenge(submission_id).held_earnings_wei == 0
+        world.close_epoch()
+    pool = ChainPool(world.contracts, world.pool_id)
+    rejected = world.client().submission(submission_id).settling
+    assert rejected is not None
+    proof, (entry,) = world.client().inclusion(rejected.log_index), world.client().entries(rejected.log_index, 1)
+    shown = Inclusion(proof.epoch, entry.index, hex0x(canonical_json(entry.event)), proof.path)
+    with pytest.raises(TransactionReverted) as refused:
+        ChainPool(world.contracts, world.pool_id, lane=challenger.lane).hold_payment(submission_id, shown)
+    assert refused.value.name == "NotPaid" and pool.withheld_wei(world.provider.address) == 0
 
 
 def test_seats_that_condemned_it_are_not_named(world: World, tmp_path: Path) -> None:

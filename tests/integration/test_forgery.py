@@ -37,6 +37,7 @@ from testnet.task import testnet_environment as make_testnet_environment
 from tests.integration.conftest import (
     CREDIT,
     NUM_VALIDATORS,
+    PRICE_WEI,
     LocalChain,
     World,
     create_pool,
@@ -220,8 +221,10 @@ def challenge(real: RealPool, tmp_path: Path, call: Command) -> Callable[..., tu
 def test_a_forgery_that_a_bribed_quorum_accepted_costs_provider_and_seats(
     real: RealPool, other_model: Path, challenge: Any, tmp_path: Path
 ) -> None:
-    challenger, case_id = real.world.chain.creator, real.accept(other_model)
+    world, challenger, case_id = real.world, real.world.chain.creator, real.accept(other_model)
+    world.close_epoch()
     before, staked = real.credits(challenger), real.allotment()
+    withheld_wei = real.pool.withheld_wei(world.provider.address)
     found = document(challenge(case_id))
     assert found["state"] == "challenged" and found["reason"] in {"toploc_mismatch", "sampling_mismatch"}
     assert case_id in (tmp_path / "evidence.json").read_text()
@@ -233,6 +236,8 @@ def test_a_forgery_that_a_bribed_quorum_accepted_costs_provider_and_seats(
     assert [real.bond(seat) for seat in bribed] == [SEAT_BOND - FINE] * len(bribed)
     assert staked - real.allotment() == SLASH
     assert real.credits(challenger) - before == SLASH // 10, "the bounty, beside the bond"
+    most_wei = PRICE_WEI * world.rules.max_units
+    assert real.pool.withheld_wei(world.provider.address) - withheld_wei == most_wei, "its pay is gone"
 
 
 def test_honest_work_is_no_forgery_and_who_insists_pays(real: RealPool, honest_model: Path, challenge: Any) -> None:

@@ -113,9 +113,10 @@ def test_funds_that_are_missing_before_claims_lapse_are_found(world: World) -> N
 def test_what_a_forger_loses_is_not_refunded_at_the_cost_of_others(bench: Bench, tmp_path: Path) -> None:
     """The case deducts `maxUnits` times the price: more than the forger has earned."""
     world, bench.eyes.outcome = bench.world, Outcome.SLASH
-    case_id = world.accept()
-    outsider(world, tmp_path).challenge(case_id)
+    case_id, challenger = world.accept(), outsider(world, tmp_path)
+    challenger.challenge(case_id)
     statement = propose(world)
+    assert challenger.challenge(case_id).held_earnings_wei, "by now the log shows that it was paid"
     commit(world, statement)
     bench.until(lambda: bench.state(case_id).is_over)
     earned = {row.account: row.cumulative_wei for row in statement.accounts}

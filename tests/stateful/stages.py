@@ -172,8 +172,11 @@ def closing_pool(world: World, node: KeptNode) -> None:
     accepted = world.accept()
     commit(world, propose(world))
     play = Play(world, node, Tally())
-    challenge = TryingRules._challenge(_Machine(play), accepted)  # type: ignore[arg-type]
-    play.pool(world.chain.creator).challenge(challenge)
+    machine, challenger = _Machine(play), play.pool(world.chain.creator)
+    challenger.challenge(TryingRules._challenge(machine, accepted))  # type: ignore[arg-type]
+    payment = TryingRules._payment(machine, accepted)  # type: ignore[arg-type]
+    assert payment is not None
+    challenger.hold_payment(accepted, payment)
     world.send(world.validators[0], "registry", "releaseSeat", world.pool_id, 0)
     world.send(world.provider, "registry", "deallot", world.node.address, world.pool_id, 5 * CREDIT)
     world.send(world.chain.creator, "pools", "close", world.pool_id)

@@ -13,6 +13,7 @@ from protocol.api import Standing
 from protocol.canonical import hex0x
 from protocol.chain.cases import NOT_SETTLED, Accusation, CaseState, Challenge, Inclusion, Juror, Vote, vote_commitment
 from protocol.draw import jury_seats
+from protocol.errors import NotFound
 from protocol.reasons import Outcome, RejectReason
 from protocol.signing import Signer
 from protocol.wire import EarningsAttestation
@@ -56,6 +57,16 @@ class TryingRules(RuleBasedStateMachine):
         pool, world = self.play.pool(self.play.world.chain.creator), self.play.world
         verdicts = world.client().submission(submission_id).verdicts
         self.play.attempt("implicate", lambda: implicate(pool, world.pool_id, submission_id, verdicts))
+
+    @rule(number=numbers)
+    def hold_payment(self, number: int) -> None:
+        """Whoever shows that the log accepted it, as soon as that is anchored."""
+        states = (CaseState.ACCUSED, CaseState.APPEALED, CaseState.CHALLENGED, CaseState.UPHELD)
+        if (submission_id := self._case(number, *states)) is None:
+            return
+        if (shown := self._payment(submission_id)) is not None:
+            pool = self.play.pool(self.play.world.chain.creator)
+            self.play.attempt("hold_payment", lambda: pool.hold_payment(submission_id, shown))
 
     @rule(number=numbers)
     def appeal(self, number: int) -> None:
@@ -144,6 +155,17 @@ class TryingRules(RuleBasedStateMachine):
     def _inclusion(self, epoch: int, index: int, path: tuple[str, ...]) -> Inclusion:
         with self.play.world.coordinator.reading() as session:
             return Inclusion(epoch, index, hex0x(session.get_one(Event, index).document), path)
+
+    def _payment(self, submission_id: str) -> Inclusion | None:
+        """That round 0 settled it; None while no epoch on chain holds that."""
+        client = self.play.world.client()
+        if (settling := client.submission(submission_id).settling) is None:
+            return None
+        try:
+            proof = client.inclusion(settling.log_index)
+        except NotFound:
+            return None
+        return self._inclusion(proof.epoch, proof.index, proof.path)
 
     def _accusation(self, submission_id: str) -> Accusation:
         case = self.play.world.client().case(submission_id)

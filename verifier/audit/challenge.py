@@ -1,9 +1,11 @@
 """A submission that nobody accused is brought before a jury, by anybody with a bond.
 
-    fetched ─▶ held against the chain ─▶ judged here ─▶ evidence kept ─▶ challenged ─▶ those who accepted are named
+    fetched ─▶ held against the chain ─▶ judged here ─▶ evidence kept ─▶ challenged
+            ─▶ those who accepted are named ─▶ what it was paid is held
 
 In: a submission's id, its coordinator, the chain, an account with credits. Out: `ChallengeReport`. Asked again it goes
-on from where it stopped: a challenge stands once, and seats that aren't named yet are named.
+on from where it stopped: a challenge stands once, seats that aren't named yet are named, and a payment that has been
+anchored since is held.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from protocol.chain.lane import Lane
 from protocol.chain.pool import ChainPool
 from protocol.checks.report import FileReport
 from protocol.client import CoordinatorClient
-from protocol.errors import NotEligible, NotFound, VerificationFailed
+from protocol.errors import NotEligible, NotFound, TransactionReverted, VerificationFailed
 from protocol.files import write_atomically
 from protocol.merkle.history import verify_inclusion
 from protocol.reasons import RejectReason
@@ -35,6 +37,10 @@ Judge = Callable[[ChainPool, SubmissionView], tuple[RejectReason, FileReport | N
 """(chain, submission) to what it is challenged for, and the checks that say so; None where they ran elsewhere."""
 
 
+FIRST_COME = ("PaymentHeld", "WrongState")
+"""Refusals that say that somebody else held the payment, or that the case is over."""
+
+
 class ChallengeEvidence(BaseModel):
     """What a challenge rests on: the file whose SHA-256 is on chain. `report` is None where it was judged elsewhere."""
 
@@ -45,7 +51,10 @@ class ChallengeEvidence(BaseModel):
 
 
 class ChallengeReport(BaseModel):
-    """The case as the chain has it now. `evidence_file` is None where this call challenged nothing."""
+    """The case as the chain has it now. `evidence_file` is None where this call challenged nothing.
+
+    `held_earnings_wei`: what is held of the provider's earnings, at most what a task can earn; 0 for unpaid work.
+    """
 
     model_config = ConfigDict(frozen=True)
     submission_id: Hash32
@@ -56,6 +65,7 @@ class ChallengeReport(BaseModel):
     evidence_file: str | None
     evidence_hash: Hash32 | None
     implicated_seats: tuple[int, ...]
+    held_earnings_wei: Wei
     jury_deadline: UInt64
     todo: str
 
@@ -79,11 +89,12 @@ class Challenger:
         view.submission.check(submission.node, chain.domain)
         evidence_hash = None
         if not self._is_challenged(chain, submission_id):
-            entry = self._received(case_file.inclusion.index, submission_id)
+            entry = self._entry(case_file.inclusion.index, "submission.received", submission_id)
             inclusion = self._included(entry, case_file.inclusion.epoch, case_file.inclusion.path, submission.pool_id)
             self._check_eligible(chain, view, inclusion)
             evidence_hash = self._challenge(chain, view, inclusion)
         implicate(chain, submission.pool_id, submission_id, view.verdicts)
+        self._hold_payment(chain, view)
         return self._report(chain, submission_id, evidence_hash)
 
     def _is_challenged(self, chain: ChainPool, submission_id: str) -> bool:
@@ -99,11 +110,11 @@ class Challenger:
             "`proofpool trace` shows what became of it",
         )
 
-    def _received(self, index: int, submission_id: str) -> LogEntry:
+    def _entry(self, index: int, event_type: str, submission_id: str) -> LogEntry:
         entries = self.client.entries(index, 1)
         if not entries:
-            raise NotFound("the coordinator holds back the receipt's leaf", f"leaf {index}", "ask it again later")
-        check_entry(entries[0], "submission.received", submission_id)
+            raise NotFound("the coordinator holds back a leaf", f"leaf {index}, {event_type}", "ask it again later")
+        check_entry(entries[0], event_type, submission_id)
         must_equal("the coordinator serves another leaf", entries[0].index, index)
         return entries[0]
 
@@ -155,6 +166,21 @@ class Challenger:
         chain.challenge(Challenge(*shown, reason.code, evidence_hash))
         return evidence_hash
 
+    def _hold_payment(self, chain: ChainPool, view: SubmissionView) -> None:
+        """Show the Court that the log accepted it, once that is anchored: what was never paid costs no earnings."""
+        settling, submission_id = view.settling, view.submission_id
+        if settling is None or not settling.amount_wei or settling.epoch >= chain.num_epochs():
+            return
+        if chain.case_of(submission_id).held_earnings_wei:
+            return
+        proof = self.client.inclusion(settling.log_index)
+        entry = self._entry(settling.log_index, "submission.accepted", submission_id)
+        try:
+            chain.hold_payment(submission_id, self._included(entry, proof.epoch, proof.path, chain.pool_id))
+        except TransactionReverted as error:
+            if error.name not in FIRST_COME:
+                raise
+
     def _report(self, chain: ChainPool, submission_id: str, evidence_hash: str | None) -> ChallengeReport:
         case, jury = chain.case_of(submission_id), chain.jury_of(submission_id)
         bond = self.contracts.read("court", "bondOf", submission_id)
@@ -168,6 +194,7 @@ class Challenger:
             evidence_file=str(self.evidence_file) if evidence_hash else None,
             evidence_hash=evidence_hash,
             implicated_seats=chain.implicated_of(submission_id),
+            held_earnings_wei=case.held_earnings_wei,
             jury_deadline=deadline,
             todo=f"keep the evidence; a jury decides, or the case lapses at chain time {deadline}: `proofpool trace`",
         )

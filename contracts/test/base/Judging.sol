@@ -36,6 +36,14 @@ abstract contract Judging is Accusing {
         return court.challenge(a.submission, a.nodeSignature, a.inclusion, TOPLOC_MISMATCH, "evidence");
     }
 
+    /// Logs that round 0 has settled the submission: the leaf, and its path.
+    function settled(Court.Accusation memory a, bool accepted) internal returns (Court.Inclusion memory leaf) {
+        leaf.document = settledDocument(accepted);
+        leaf.leafIndex = append(idOf(a.submission), leaf.document);
+        leaf.epoch = commitAndSeal();
+        leaf.proof = log.inclusion(leaf.leafIndex, log.size);
+    }
+
     /// An acceptance by the seat at `position` of the round-0 draw, with its signature.
     function acceptance(Court.Accusation memory a, uint256 position)
         internal
