@@ -267,6 +267,8 @@ def test_evidence_that_is_not_served_is_waited_for_and_then_said(bench: Bench, l
     bench.turn()
     assert not any(juror.has_committed for juror in bench.jury(case_id).jurors)
     world.chain.pass_time(bench.jury(case_id).commit_deadline - bench.pool().time() - 6)
+    for juror in bench.jury(case_id).jurors:  # they first: the chain's clock goes on
+        bench.jurors(world.validator(juror.validator)).turn()
     bench.until(lambda: bench.state(case_id).is_over)
     assert {juror.vote for juror in bench.jury(case_id).jurors} == {Vote.UNAVAILABLE}
     assert bench.state(case_id) is CaseState.LAPSED
