@@ -65,7 +65,7 @@ CREDIT = 10**18
 PRICE_WEI, VERIFY_PRICE_WEI = 3 * 10**15 + 1, 10**13 + 7
 COORDINATOR_BOND_WEI = 20 * CREDIT
 NUM_VALIDATORS = 3
-SETTLING = {"judge_period": 40, "challenge_window": 15, "appeal_period": 15, "jury_period": 60}
+SETTLING = {"judge_period": 40, "challenge_window": 15, "appeal_period": 15, "jury_period": 200}
 
 
 @dataclass(frozen=True)

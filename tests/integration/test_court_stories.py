@@ -148,7 +148,7 @@ def test_a_jury_that_is_of_three_minds_decides_nothing_and_nobody_pays(bench: Be
     jury = bench.jury(case_id)
     for juror, bench.eyes in zip(jury.jurors, THREE_MINDS, strict=True):
         bench.jurors(world.validator(juror.validator)).turn()
-    world.chain.pass_time(jury.commit_deadline - bench.pool().time() - 6)
+    world.chain.pass_time(jury.commit_deadline - bench.pool().time() - SETTLING["jury_period"] // 10)
     bench.jurors(world.validator(jury.jurors[2].validator)).turn()  # the blind one waits no longer
     bench.until(lambda: bench.state(case_id).is_over)
     assert {juror.vote for juror in bench.jury(case_id).jurors} == {Vote.UPHOLD, Vote.OVERTURN, Vote.UNAVAILABLE}

@@ -266,7 +266,7 @@ def test_evidence_that_is_not_served_is_waited_for_and_then_said(bench: Bench, l
     bench.seat(case_id)
     bench.turn()
     assert not any(juror.has_committed for juror in bench.jury(case_id).jurors)
-    world.chain.pass_time(bench.jury(case_id).commit_deadline - bench.pool().time() - 6)
+    world.chain.pass_time(bench.jury(case_id).commit_deadline - bench.pool().time() - SETTLING["jury_period"] // 10)
     for juror in bench.jury(case_id).jurors:  # they first: the chain's clock goes on
         bench.jurors(world.validator(juror.validator)).turn()
     bench.until(lambda: bench.state(case_id).is_over)
