@@ -12,9 +12,6 @@ from typing import Any, TextIO
 
 import structlog
 
-structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
-"""For a command, which configures nothing: its stdout is for data alone."""
-
 
 def configure_logging(role: str, log_format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:
     """Set up logging of this process. `log_format`: json, pretty, or auto (pretty on a terminal)."""
@@ -39,5 +36,9 @@ def configure_logging(role: str, log_format: str = "auto", level: str = "info", 
 
 def get_logger() -> structlog.stdlib.BoundLogger:
     """A logger: `log.info("submission.accepted", submission_id=…, num_units=…)`."""
-    logger: structlog.stdlib.BoundLogger = structlog.get_logger()
-    return logger
+    if structlog.is_configured():
+        logger: structlog.stdlib.BoundLogger = structlog.get_logger()
+        return logger
+    # A command configures nothing, and its stdout is for data alone.
+    on_stderr: structlog.stdlib.BoundLogger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
+    return on_stderr
