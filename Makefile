@@ -30,7 +30,7 @@ testnet: setup anvil  ## the main job, end to end: make testnet ARGS='--steps 3'
 
 test: setup anvil  ## everything quick and deterministic, then whole testnets; ARGS='tests/unit/trainer' for a part
 	$(PYTEST) -n 2 -m 'not e2e and not slow and not bench' $(ARGS)
-	$(if $(ARGS),,$(PYTEST) -m e2e)
+	$(if $(ARGS),,$(PYTEST) -m 'e2e and not slow')
 
 test-slow: setup anvil  ## long scenarios and contract fuzzing
 	$(PYTEST) -m slow $(ARGS)
