@@ -1,4 +1,4 @@
-"""JSON-RPC documents of the embedded chain: blocks, receipts and logs as Ethereum nodes write them.
+"""JSON-RPC documents of the embedded chain: blocks, transactions, receipts and logs as Ethereum nodes write them.
 
 In: py-evm's headers, transactions and receipts. Out: dicts with 0x-hex values.
 """
@@ -36,17 +36,11 @@ def receipt_documents(header: Any, transactions: list[Any], receipts: list[Any])
     documents: list[Document] = []
     gas_before = num_logs = 0
     for index, (transaction, receipt) in enumerate(zip(transactions, receipts, strict=True)):
-        where = {
-            "transactionHash": hex0x(transaction.hash),
-            "transactionIndex": quantity(index),
-            "blockNumber": quantity(header.block_number),
-            "blockHash": hex0x(header.hash),
-        }
+        where = {"transactionHash": hex0x(transaction.hash)} | _place(header, index)
         documents.append(
             where
+            | _parties(transaction)
             | {
-                "from": hex0x(transaction.sender),
-                "to": hex0x(transaction.to) if transaction.to else None,
                 "status": quantity(int(receipt.state_root == b"\x01")),
                 "type": "0x2",
                 "gasUsed": quantity(receipt.gas_used - gas_before),
@@ -58,6 +52,35 @@ def receipt_documents(header: Any, transactions: list[Any], receipts: list[Any])
         )
         gas_before, num_logs = receipt.gas_used, num_logs + len(receipt.logs)
     return documents
+
+
+def transaction_documents(header: Any, transactions: list[Any]) -> list[Document]:
+    """A block's transactions in order, without their signatures."""
+    return [
+        {"hash": hex0x(transaction.hash)}
+        | _place(header, index)
+        | _parties(transaction)
+        | {
+            "type": "0x2",
+            "nonce": quantity(transaction.nonce),
+            "value": quantity(transaction.value),
+            "gas": quantity(transaction.gas),
+            "input": hex0x(transaction.data),
+        }
+        for index, transaction in enumerate(transactions)
+    ]
+
+
+def _place(header: Any, index: int) -> Document:
+    return {
+        "transactionIndex": quantity(index),
+        "blockNumber": quantity(header.block_number),
+        "blockHash": hex0x(header.hash),
+    }
+
+
+def _parties(transaction: Any) -> Document:
+    return {"from": hex0x(transaction.sender), "to": hex0x(transaction.to) if transaction.to else None}
 
 
 def _log(log: Any, number: int, where: Document) -> Document:

@@ -21,7 +21,7 @@ from eth.vm.spoof import SpoofTransaction
 from eth_utils.exceptions import ValidationError
 
 from protocol.canonical import hex0x, sha256
-from testnet.chain.documents import Document, block_document, receipt_documents
+from testnet.chain.documents import Document, block_document, receipt_documents, transaction_documents
 from testnet.chain.genesis import GAS_LIMIT
 from testnet.chain.mempool import Mempool, Refused
 
@@ -67,6 +67,7 @@ class EmbeddedChain:
         self._blocks = [_MinedBlock(first, block_document(first, []))]
         self._mempool = Mempool()
         self._receipts: dict[str, Document] = {}
+        self._transactions: dict[str, Document] = {}
         self._snapshots: list[int] = []
         self._branch = 0
 
@@ -122,6 +123,7 @@ class EmbeddedChain:
         hashes = [document["transactionHash"] for document in documents]
         self._blocks.append(_MinedBlock(block.header, block_document(block.header, hashes), documents))
         self._receipts |= zip(hashes, documents, strict=True)
+        self._transactions |= zip(hashes, transaction_documents(block.header, transactions), strict=True)
         return self._blocks[-1].document
 
     def block(self, number: int) -> Document | None:
@@ -132,6 +134,10 @@ class EmbeddedChain:
 
     def receipt(self, transaction_hash: str) -> Document | None:
         return self._receipts.get(transaction_hash)
+
+    def transaction(self, transaction_hash: str) -> Document | None:
+        """A mined one; what waits isn't found."""
+        return self._transactions.get(transaction_hash)
 
     def logs(self, first: int, last: int) -> list[Document]:
         """All logs of the blocks in [first, last]."""
@@ -198,7 +204,7 @@ class EmbeddedChain:
     def _forget_past(self, number: int) -> None:
         for block in self._blocks[number + 1 :]:
             for receipt in block.receipts:
-                del self._receipts[receipt["transactionHash"]]
+                del self._receipts[receipt["transactionHash"]], self._transactions[receipt["transactionHash"]]
         del self._blocks[number + 1 :]
         self._mempool.clear()
 

@@ -39,6 +39,7 @@ class Methods:
             "eth_blockNumber": lambda: quantity(chain.number),
             "eth_getBlockByNumber": lambda tag, full=False: chain.block(self._number(tag)),
             "eth_getBlockByHash": lambda block_hash, full=False: chain.block_by_hash(block_hash.lower()),
+            "eth_getTransactionByHash": lambda name: chain.transaction(name.lower()),
             "eth_getTransactionReceipt": lambda name: chain.receipt(name.lower()),
             "eth_getTransactionCount": self._transaction_count,
             "eth_getBalance": lambda a, tag="latest": quantity(chain.balance_wei(_address(a), self._mined(tag))),

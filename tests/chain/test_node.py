@@ -46,6 +46,15 @@ def test_what_is_sent_can_be_read(client: ChainClient, lane: Lane, probe: str) -
     assert 21_000 < receipt.gas_used < 100_000
 
 
+def test_a_mined_transaction_can_be_read_with_its_calldata(client: ChainClient, lane: Lane, probe: str) -> None:
+    receipt = store(lane, probe, 77)
+    found = client.rpc.call("eth_getTransactionByHash", receipt.transaction_hash)
+    assert (found["from"], found["to"], int(found["value"], 16)) == (lane.address, probe, 0)
+    assert f"{77:064x}" in found["input"]
+    assert int(found["blockNumber"], 16) == receipt.block_number
+    assert client.rpc.call("eth_getTransactionByHash", "0x" + "77" * 32) is None
+
+
 def test_structs_and_bytes_survive_the_contract(client: ChainClient, probe: str) -> None:
     assert read(client, probe, "echo", WORK, "0xdeadbeef", True) == (WORK, "0xdeadbeef", True)
 
