@@ -18,6 +18,8 @@ from protocol.errors import ChainError, NodeRefused, TransactionReverted, WrongC
 
 LOG_PAGE_BLOCKS = 1000
 HEADER_PAGE_BLOCKS = 200
+LOOK_BACK_BLOCKS = 10_000
+"""How far one look back into the logs goes."""
 SEND_MINED = "eth_sendRawTransactionSync"
 MINED_SECONDS = 4.0
 """How long a node may take for that; whoever sends polls for the receipt afterwards."""
@@ -100,6 +102,14 @@ class ChainClient:
             return map(Log.of, found)
 
         return self._log_ranges.read(first_block, last_block, read)
+
+    def logs_back(self, address: str) -> Iterator[list[Log]]:
+        """All logs of a contract, of the newest `LOOK_BACK_BLOCKS` blocks first; each list in the chain's order."""
+        end = self.head().number
+        while end >= 0:
+            start = max(0, end - LOOK_BACK_BLOCKS + 1)
+            yield list(self.logs([address], start, end))
+            end = start - 1
 
     def code_hash(self, address: str) -> str:
         """keccak256 of the contract's code; of nothing where there is none."""

@@ -12,9 +12,6 @@ from dataclasses import dataclass
 
 from protocol.chain.contracts import Contracts, NamedEvent, Read
 
-PAGE_BLOCKS = 10_000
-"""How far back one look into the events goes."""
-
 
 @dataclass(frozen=True)
 class PriceTerms:
@@ -50,14 +47,12 @@ class PriceBook:
 
     def _look_back(self, time: int) -> list[PriceTerms]:
         """From the events, newest blocks first, until what was in force at `time` is found."""
-        client, found = self._contracts.client, list[PriceTerms]()
-        end = client.head().number
-        while end >= 0 and not (found and found[0].effective_time <= time):
-            start = max(0, end - PAGE_BLOCKS + 1)
-            logs = client.logs([self._contracts.addresses.pools], start, end)
+        found = list[PriceTerms]()
+        for logs in self._contracts.client.logs_back(self._contracts.addresses.pools):
             events = [event for log in logs if (event := self._contracts.decode(log)) is not None]
             found = [*self._terms(events), *found]
-            end = start - 1
+            if found and found[0].effective_time <= time:
+                break
         return found
 
     def _terms(self, events: Sequence[NamedEvent]) -> list[PriceTerms]:

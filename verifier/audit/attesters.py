@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from protocol.canonical import from_hex0x
 from protocol.chain.block import Log
-from protocol.chain.contracts import Contracts, abi_of
+from protocol.chain.contracts import abi_of
 from protocol.chain.pool import ChainPool
-from protocol.chain.terms import PAGE_BLOCKS
 from protocol.draw import raw_draw
 from protocol.errors import ChainError
 from protocol.wire import EarningsAttestation, Signed
@@ -38,22 +37,15 @@ def attestations_of(pool: ChainPool, found: CommittedRoot) -> list[Signed[Earnin
 
 def _commit_log(pool: ChainPool, found: CommittedRoot) -> Log | None:
     """The event that committed it, newest blocks first: a root that can be disputed isn't old."""
-    client, contracts = pool.contracts.client, pool.contracts
-    end = client.head().number
-    while end >= 0:
-        start = max(0, end - PAGE_BLOCKS + 1)
-        logs = [log for log in client.logs([contracts.addresses.ledger], start, end) if _commits(contracts, log, pool)]
+    contracts, wanted = pool.contracts, (pool.pool_id, found.epoch, found.root)
+    for logs in contracts.client.logs_back(contracts.addresses.ledger):
         for log in reversed(logs):
             event = contracts.decode(log)
-            if event is not None and (event.arguments["epoch"], event.arguments["root"]) == (found.epoch, found.root):
+            if event is None or event.name != "EarningsCommitted":
+                continue
+            if tuple(event.arguments[name] for name in ("pool_id", "epoch", "root")) == wanted:
                 return log
-        end = start - 1
     return None
-
-
-def _commits(contracts: Contracts, log: Log, pool: ChainPool) -> bool:
-    event = contracts.decode(log)
-    return event is not None and event.name == "EarningsCommitted" and event.arguments["pool_id"] == pool.pool_id
 
 
 def _signatures(pool: ChainPool, found: CommittedRoot, transaction_hash: str) -> list[Signed[EarningsAttestation]]:
