@@ -127,12 +127,7 @@ class History:
             for entry in entries:
                 self._store(frontier.append(checked_leaf(entry, frontier.size)))
                 self._apply(entry, head.epoch)
-        if (frontier.size, frontier.root) != (head.size, head.root):
-            raise VerificationFailed(
-                f"the log isn't the one that epoch {head.epoch} anchors",
-                f"{frontier.size} leaves under {frontier.root}, on chain {head.size} under {head.root}",
-                "the coordinator has rewritten history: keep both and challenge it",
-            )
+        check_head(frontier, head)
         self._db.execute("INSERT INTO head VALUES (?, ?, ?)", (head.epoch, head.size, head.root))
 
     def _store(self, nodes: Iterable[Node]) -> None:
@@ -169,3 +164,13 @@ def checked_leaf(entry: LogEntry, index: int) -> str:
     if says != (index, index, entry.subject, event_hash, leaf):
         raise VerificationFailed(f"log entry {index} isn't what it says", f"{says}, recomputed {event_hash} and {leaf}")
     return leaf
+
+
+def check_head(frontier: Frontier, head: LogHead) -> None:
+    """Raises VerificationFailed where the leaves so far aren't those that `head` anchors."""
+    if (frontier.size, frontier.root) != (head.size, head.root):
+        raise VerificationFailed(
+            f"the log isn't the one that epoch {head.epoch} anchors",
+            f"{frontier.size} leaves under {frontier.root}, on chain {head.size} under {head.root}",
+            "the coordinator has rewritten history: keep both and challenge it",
+        )

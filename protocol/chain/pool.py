@@ -8,7 +8,7 @@ mined.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from protocol.chain.block import Receipt
@@ -62,11 +62,15 @@ class PoolRecord:
 
 @dataclass(frozen=True)
 class LogHead:
-    """An anchored head of the pool's log: after `epoch`, `size` leaves under `root`."""
+    """An anchored head of the pool's log: after `epoch`, `size` leaves under `root`.
+
+    `time`: when the chain took it, in chain seconds; 0 for a head that is known from elsewhere.
+    """
 
     epoch: int
     size: int
     root: str
+    time: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ class ChainPool:
         """Anchored heads from epoch `start` on, in order. Raises TransactionReverted for those past the ring."""
         epochs = range(start, self.num_epochs())
         answers = self._read_pages([Read("ledger", "epochOf", (self.pool_id, epoch)) for epoch in epochs])
-        return [LogHead(epoch, a["size"], a["root"]) for epoch, a in zip(epochs, answers, strict=True)]
+        return [LogHead(epoch, a["size"], a["root"], a["time"]) for epoch, a in zip(epochs, answers, strict=True)]
 
     def epoch_times(self, epochs: Collection[int]) -> dict[int, int]:
         """When these epochs were committed, in chain seconds. Raises TransactionReverted for those past the ring."""
