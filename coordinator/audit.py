@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from coordinator.db.chain import Epoch
@@ -17,6 +17,7 @@ from protocol.api import ConsistencyProof, InclusionProof, LogEntry
 from protocol.canonical import hex0x, sha256
 from protocol.errors import NotFound
 from protocol.merkle.history import consistency_proof, inclusion_proof
+from protocol.wire import ZERO_HASH
 
 
 def log_entry(event: Event) -> LogEntry:
@@ -29,10 +30,12 @@ def log_entry(event: Event) -> LogEntry:
     )
 
 
-def log_entries(session: Session, start: int, limit: int) -> list[LogEntry]:
-    """Leaves from number `start` on, anchored or not."""
-    rows = session.scalars(select(Event).where(Event.index >= start).order_by(Event.index).limit(limit))
-    return [log_entry(row) for row in rows]
+def log_entries(
+    session: Session, start: int, limit: int, subject: str | None = None, event_type: str | None = None
+) -> list[LogEntry]:
+    """Leaves from number `start` on, anchored or not; of one `subject` or `event_type` where these are given."""
+    query = _matching(select(Event).where(Event.index >= start), subject, event_type)
+    return [log_entry(row) for row in session.scalars(query.order_by(Event.index).limit(limit))]
 
 
 def anchor_of(session: Session, index: int) -> Epoch | None:
@@ -70,6 +73,19 @@ def consistency(session: Session, old_epoch: int, new_epoch: int) -> Consistency
         new_root=new.root,
         path=consistency_proof(LogNodes(session), old.size, new.size),
     )
+
+
+def _matching(query: Select[Event], subject: str | None, event_type: str | None) -> Select[Event]:
+    """With both filters the database walks the rarer one's index: few leaves share a subject, but for zero."""
+    if subject is None and event_type is None:
+        return query
+    if subject is None:
+        return query.where(Event.type == event_type)
+    if event_type is None:
+        return query.where(Event.subject == subject)
+    if subject == ZERO_HASH:
+        return query.where(Event.type == event_type, Event.subject.concat("") == subject)
+    return query.where(Event.subject == subject, Event.type.concat("") == event_type)
 
 
 def _closed(session: Session, number: int) -> Epoch:

@@ -160,8 +160,13 @@ class CoordinatorClient:
     def status(self) -> api.Status:
         return self._get(api.Status, "/v1/status")
 
-    def entries(self, start: int, limit: int = 1000) -> list[api.LogEntry]:
-        return self._list(api.LogEntry, "/v1/log/entries", start=start, limit=limit)
+    def entries(
+        self, start: int, limit: int = 1000, *, subject: str | None = None, event_type: str | None = None
+    ) -> list[api.LogEntry]:
+        """Leaves from number `start` on; of one `subject` or `event_type` where these are given."""
+        asked = {"subject": subject, "type": event_type}
+        filters = {name: value for name, value in asked.items() if value is not None}
+        return self._list(api.LogEntry, "/v1/log/entries", start=start, limit=limit, **filters)
 
     def all_entries(self, start: int = 0) -> Iterator[api.LogEntry]:
         while page := self.entries(start):

@@ -49,6 +49,11 @@ def blob_response(request: Request, blobs: BlobStore, blob_hash: str) -> Respons
 def page_response(request: Request, response: Response, page: Page, rows: list[T], key: Callable[[T], int]) -> list[T]:
     """The rows; a full page has a `Link: <…>; rel="next"` header."""
     if len(rows) == page.limit:
-        following = request.url.include_query_params(after=key(rows[-1]))
-        response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+        link_next(request, response, after=key(rows[-1]))
     return rows
+
+
+def link_next(request: Request, response: Response, **start: int) -> None:
+    """Say where the list goes on."""
+    following = request.url.include_query_params(**start)
+    response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request, Response
 
 from coordinator import audit
 from coordinator.api.dependencies import MAX_PAGE, CoordinatorOf
+from coordinator.api.files import link_next
 from protocol.api import ConsistencyProof, InclusionProof, LogEntry
-from protocol.wire import UInt64
+from protocol.wire import Hash32, UInt64
 
 router = APIRouter(tags=["log"])
 
@@ -17,12 +18,19 @@ router = APIRouter(tags=["log"])
 @router.get("/log/entries")
 def list_entries(
     coordinator: CoordinatorOf,
+    request: Request,
+    response: Response,
     start: UInt64 = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
+    subject: Hash32 | None = None,
+    event_type: Annotated[str | None, Query(alias="type", max_length=100)] = None,
 ) -> list[LogEntry]:
-    """Leaves from number `start` on, in order, anchored or not."""
+    """Leaves from number `start` on, in order, anchored or not; of one `subject` or `type` where these are given."""
     with coordinator.reading() as session:
-        return audit.log_entries(session, start, limit)
+        entries = audit.log_entries(session, start, limit, subject, event_type)
+    if len(entries) == limit:
+        link_next(request, response, start=entries[-1].index + 1)
+    return entries
 
 
 @router.get("/log/inclusion/{index}")
