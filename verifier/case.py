@@ -1,7 +1,8 @@
 """A submission as a verifier sees it, before any of it is believed.
 
 In: signed messages, file bytes, rules, and facts that come from the chain or the audited log. Out: `Dossier`, and the
-`Terms` that its file is judged by (`protocol/checks/case.py`).
+`Terms` that its file is judged by (`protocol/checks/case.py`). `check_answered` says whether a task is the one that a
+submission answers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from protocol.checks.case import Terms
 from protocol.environments.base import Environment
+from protocol.errors import VerificationFailed
 from protocol.randomness import task_seed
 from protocol.rules import Rules
 from protocol.signing import SigningDomain
@@ -20,6 +22,9 @@ from protocol.wire import Signed, Submission, Task
 if TYPE_CHECKING:
     from protocol.forward import CausalLM
     from protocol.weights import ModelConfig
+
+LEASED_FIELDS = ("pool_id", "policy_version", "node", "counter", "rules_hash")
+"""What a submission says again of the task that it answers."""
 
 FindTwin = Callable[[str, str, str], str | None]
 """(node, completions hash, submission id) to the id of another submission of that node with these completions."""
@@ -89,3 +94,16 @@ def terms_of(dossier: Dossier, instruments: Instruments) -> Terms:
         policy_version=dossier.claim.policy_version,
         max_units=dossier.task.message.max_units,
     )
+
+
+def check_answered(task: Task, submission: Submission, beacon_hash: str | None) -> None:
+    """The task is the one that the node answered, under the chain's beacon of its version (None: not sealed).
+
+    Else a coordinator could have something else judged. Raises VerificationFailed.
+    """
+    for name in LEASED_FIELDS:
+        leased, answered = getattr(task, name), getattr(submission, name)
+        if leased != answered:
+            raise VerificationFailed(f"task and submission differ in {name}", f"{leased} leased, {answered} submitted")
+    if task.beacon_hash != beacon_hash:
+        raise VerificationFailed("the task's beacon isn't the chain's", f"{task.beacon_hash}, on chain {beacon_hash}")

@@ -22,6 +22,7 @@ from protocol.draw import jury_seats
 from protocol.errors import NotFound, ProofpoolError, Rejected, TransactionReverted, Unreachable, VerificationFailed
 from protocol.reasons import Outcome
 from protocol.telemetry import get_logger
+from verifier.case import check_answered
 from verifier.chain import PoolChain
 from verifier.history import History
 from verifier.judge import Judge
@@ -200,11 +201,6 @@ def check_served(view: SubmissionView, case_id: str, chain: PoolChain) -> None:
     claim, task = view.submission.message, view.task.message
     view.submission.check(claim.node, chain.domain)
     view.task.check(chain.record().coordinator, chain.domain)
-    shared = ("pool_id", "policy_version", "node", "counter", "rules_hash")
-    differing = [name for name in shared if getattr(claim, name) != getattr(task, name)]
-    beacon_hash = chain.version(claim.policy_version).beacon_hash
-    if claim.id(chain.domain) != case_id or differing or task.beacon_hash != beacon_hash:
-        raise VerificationFailed(
-            "the coordinator serves something else for a case",
-            f"{case_id}: id {claim.id(chain.domain)}, differing {differing}, beacon {task.beacon_hash}",
-        )
+    if claim.id(chain.domain) != case_id:
+        raise VerificationFailed("the coordinator serves another submission for a case", f"{case_id}: {claim}")
+    check_answered(task, claim, chain.version(claim.policy_version).beacon_hash)

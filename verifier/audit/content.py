@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from protocol.bundle import ChainFacts, ProofBundle
 from protocol.rollouts import FileHeader, Rollout, content_hash, read_rollouts
-from protocol.wire import ZERO_ADDRESS, ZERO_HASH
+from protocol.wire import ZERO_ADDRESS
 from verifier.audit.history import event_data
 from verifier.audit.step import StillOpen, Values, must_equal, must_hold
+from verifier.case import check_answered
 
 MAX_ROWS, MAX_TOKENS = 1 << 12, 1 << 15
 """What decoding a stranger's file may cost, whatever rules came with it."""
@@ -34,14 +35,11 @@ def check_digest(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> 
 def check_lease(bundle: ProofBundle, facts: ChainFacts) -> Values:
     """The task is this coordinator's, for this node, under these rules and this beacon."""
     task = bundle.task.check(facts.coordinator, facts.domain)
-    submission = bundle.submission.message
-    for name in ("pool_id", "policy_version", "node", "counter", "rules_hash"):
-        must_equal(f"task and submission differ in {name}", getattr(submission, name), getattr(task, name))
     must_equal("the task is another pool's", task.pool_id, facts.pool_id)
     must_equal("the rules aren't those of the task", bundle.rules.rules_hash, task.rules_hash)
     version = facts.version
     must_equal("the task names another version", task.policy_version, version.policy_version)
-    must_equal("the task's beacon isn't the chain's", task.beacon_hash, version.beacon_hash or ZERO_HASH)
+    check_answered(task, bundle.submission.message, version.beacon_hash)
     must_equal("the task's beacon block isn't the chain's", task.beacon_block, version.beacon_block)
     return {"task": task.id(facts.domain), "coordinator": facts.coordinator, "beacon": task.beacon_hash}
 

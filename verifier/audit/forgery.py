@@ -18,8 +18,8 @@ from protocol.checks.report import FileReport
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
 from protocol.reasons import RejectReason
-from protocol.wire import ZERO_HASH, Submission, Task
 from verifier.audit.step import must_equal
+from verifier.case import check_answered
 
 
 def judge_again(
@@ -30,7 +30,8 @@ def judge_again(
     Raises VerificationFailed where the coordinator's word isn't the chain's, or the file isn't what was signed.
     """
     submission, submission_id, record = view.submission.message, view.submission_id, chain.record()
-    check_task(chain, view.task.check(record.coordinator, chain.domain), submission)
+    beacon_hash = chain.version(submission.policy_version).beacon_hash
+    check_answered(view.task.check(record.coordinator, chain.domain), submission, beacon_hash)
     if model is None:
         release = client.weights(submission.policy_version).release.check(record.trainer, chain.domain)
         manifest_hash = chain.manifest_hash(submission.policy_version)
@@ -44,14 +45,6 @@ def judge_again(
         report = check_bytes(client.submission_file(submission_id), given, submission_id=submission_id).report
     must_equal("the file isn't the one that was signed", report.content_hash, submission.content_hash)
     return report
-
-
-def check_task(chain: ChainPool, task: Task, submission: Submission) -> None:
-    """The task is the one that the node answered, under the chain's beacon. Raises VerificationFailed."""
-    for name in ("pool_id", "policy_version", "node", "counter", "rules_hash"):
-        must_equal(f"task and submission differ in {name}", getattr(task, name), getattr(submission, name))
-    beacon_hash = chain.version(submission.policy_version).beacon_hash
-    must_equal("the task's beacon isn't the chain's", task.beacon_hash, beacon_hash or ZERO_HASH)
 
 
 def reason_of(report: FileReport) -> RejectReason:

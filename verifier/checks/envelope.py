@@ -11,7 +11,7 @@ from protocol.checks.results import passed, refused
 from protocol.errors import SignatureInvalid
 from protocol.reasons import RejectReason
 from protocol.wire import CheckResult
-from verifier.case import Dossier
+from verifier.case import LEASED_FIELDS, Dossier
 
 NAME = "envelope"
 
@@ -42,7 +42,7 @@ def _signatures(dossier: Dossier, case: Case) -> Fault | None:
 def _lease(dossier: Dossier, case: Case) -> Fault | None:
     """The node and the coordinator speak of the same task, and so does the file."""
     task, claim = dossier.task.message, dossier.claim
-    for name in ("pool_id", "policy_version", "node", "counter", "rules_hash"):
+    for name in LEASED_FIELDS:
         leased, submitted = getattr(task, name), getattr(claim, name)
         if leased != submitted:
             return RejectReason.LEASE_UNKNOWN, f"{name}: {leased} leased, {submitted} submitted"
