@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from coordinator.blobs import BlobStore
 from coordinator.config import CoordinatorConfig
 from coordinator.db.engine import WRITES
+from coordinator.refusals import Refusals
 from protocol.api import ContractAddresses
 from protocol.chain.contracts import Contracts
 from protocol.clock import Clock
@@ -51,6 +52,7 @@ class Coordinator:
         self.signer = signer
         self.clock = clock
         self.chain = chain
+        self.refusals = Refusals()
         self._readers = sessionmaker(engine, expire_on_commit=False)
         self._writers = sessionmaker(engine.execution_options(**WRITES), expire_on_commit=False)
 

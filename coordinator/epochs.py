@@ -8,16 +8,20 @@ the last, and at most one is ever on its way.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased
 
 from coordinator.context import Coordinator
 from coordinator.db.chain import ChainHead, Epoch
 from coordinator.db.log import Event
+from coordinator.door import log_refusals
 from coordinator.forced import refuse_forced
 from coordinator.log import LogNodes, append, log_size
 from coordinator.outbox import queue_call, queue_calls
 from coordinator.pool import chain_time
+from coordinator.refusals import Key
 from protocol.api import EpochView
 from protocol.chain.contracts import encode
 from protocol.merkle.history import consistency_proof, root_of
@@ -46,12 +50,15 @@ def close_epoch(coordinator: Coordinator, *, forced: bool = False) -> None:
     with coordinator.reading() as session:
         if not can_close_epoch(session, epoch_seconds, forced=forced):
             return
+    refusals = coordinator.refusals.counts()
     with coordinator.writing() as session:
-        if can_close_epoch(session, epoch_seconds, forced=forced):
-            epoch, proof = _close(session)
-            head = (coordinator.config.pool_id, epoch.epoch, epoch.size, epoch.root)
-            call = encode("ledger", "commitEpoch", *head, proof)
-            queue_call(session, f"epoch:{epoch.epoch}", "ledger", call)
+        if not can_close_epoch(session, epoch_seconds, forced=forced):
+            return
+        epoch, proof = _close(session, refusals)
+        head = (coordinator.config.pool_id, epoch.epoch, epoch.size, epoch.root)
+        call = encode("ledger", "commitEpoch", *head, proof)
+        queue_call(session, f"epoch:{epoch.epoch}", "ledger", call)
+    coordinator.refusals.forget(refusals)
 
 
 def seal_epochs(coordinator: Coordinator) -> None:
@@ -93,11 +100,12 @@ def epoch_views(session: Session, after: int, limit: int) -> list[EpochView]:
     ]
 
 
-def _close(session: Session) -> tuple[Epoch, tuple[str, ...]]:
+def _close(session: Session, refusals: Mapping[Key, int]) -> tuple[Epoch, tuple[str, ...]]:
     """Append the epoch's own leaf and fix its head; the proof that the last head is a prefix of it."""
     last = newest_epoch(session)
     number = 0 if last is None else last.epoch + 1
     refuse_forced(session, number)
+    log_refusals(session, number, refusals)
     append(session, CLOSED, ZERO_HASH, chain_time(session), {"epoch": number})
     session.flush()
     nodes, size = LogNodes(session), log_size(session)

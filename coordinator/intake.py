@@ -19,9 +19,11 @@ from coordinator import log
 from coordinator.context import Coordinator
 from coordinator.db.chain import ChainBlock
 from coordinator.db.work import GroupRow, SubmissionRow, TaskRow
+from coordinator.door import counting_refusals
 from coordinator.forced import note_refusal
 from coordinator.nodes import provider_of
 from coordinator.pool import chain_time, pool_record
+from coordinator.refusals import Door
 from coordinator.rules import rules_document
 from coordinator.standing import move
 from coordinator.uploads import Upload, read_upload
@@ -37,6 +39,13 @@ def admit(
     coordinator: Coordinator, node: str, submission_id: str, envelope: SubmissionEnvelope, file: bytes
 ) -> Signed[Receipt]:
     """Take in what `node` hands in. Raises Rejected or SignatureInvalid."""
+    with counting_refusals(coordinator, Door.SUBMISSIONS, node):
+        return _admit_or_note(coordinator, node, submission_id, envelope, file)
+
+
+def _admit_or_note(
+    coordinator: Coordinator, node: str, submission_id: str, envelope: SubmissionEnvelope, file: bytes
+) -> Signed[Receipt]:
     message = envelope.submission.check(node, coordinator.domain)
     if message.node != node or message.id(coordinator.domain) != submission_id:
         raise Rejected(RejectReason.FILE_MISMATCH, "the path's id isn't that of the signed submission")

@@ -15,10 +15,12 @@ from coordinator.context import Coordinator
 from coordinator.db.chain import Pool, Version
 from coordinator.db.work import SubmissionRow, TaskRow
 from coordinator.demand import groups_in_flight, groups_wanted
+from coordinator.door import counting_refusals
 from coordinator.limits import lease_history, lease_limit
 from coordinator.nodes import provider_of
 from coordinator.nonces import use_nonce
 from coordinator.pool import chain_time, missing_bond_wei, newest_version, pool_record
+from coordinator.refusals import Door
 from coordinator.rules import rules_document
 from coordinator.standing import OPEN, move
 from protocol.api import Standing, TaskView
@@ -30,7 +32,7 @@ from protocol.wire import Signed, Task
 
 def lease(coordinator: Coordinator, caller: Caller, policy_version: int) -> Signed[Task]:
     """A new task for the calling node on `policy_version`. Raises Rejected where it may not have one."""
-    with coordinator.writing() as session:
+    with counting_refusals(coordinator, Door.LEASES, caller.address), coordinator.writing() as session:
         pool = pool_record(session, coordinator.config.pool_id)
         use_nonce(session, caller, coordinator.clock.now())
         provider = check_lease(coordinator, session, pool, caller.address, policy_version)
