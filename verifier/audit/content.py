@@ -38,6 +38,7 @@ def check_lease(bundle: ProofBundle, facts: ChainFacts) -> Values:
     must_equal("the task is another pool's", task.pool_id, facts.pool_id)
     must_equal("the rules aren't those of the task", bundle.rules.rules_hash, task.rules_hash)
     version = facts.version
+    must_equal("the bundle claims another version than the chain's", bundle.chain.version, version)
     must_equal("the task names another version", task.policy_version, version.policy_version)
     check_answered(task, bundle.submission.message, version.beacon_hash)
     must_equal("the task's beacon block isn't the chain's", task.beacon_block, version.beacon_block)

@@ -21,25 +21,32 @@ from protocol.bundle import (
 from protocol.chain.cases import CaseState
 from protocol.chain.contracts import Contracts, Read
 from protocol.draw import FOREVER
-from protocol.errors import TransactionReverted, UsageError, VerificationFailed
+from protocol.errors import TransactionReverted, UsageError
 from protocol.wire import ZERO_HASH
-from verifier.audit.step import StillOpen, Values, must_equal
+from verifier.audit.step import StillOpen, Values, must_equal, must_hold
 
 Head = tuple[int, str]
 """Size and root."""
+SETTLED_FACTS = (
+    *("chain_id", "contracts", "deployment_salt", "coordinator", "trainer", "provider"),
+    *("accept_quorum", "slash_quorum", "reaudit_bps"),
+)
+"""What the step `deployment` compares; seats, heads, the case and earnings are compared by the steps that use them."""
 
 
 @dataclass(frozen=True)
 class Ground:
     """Facts to check against, which heads are trusted by epoch, and in words why (`anchor`, empty for nothing).
 
-    `is_chain`: the facts were read from a chain; otherwise they are the bundle's own claims.
+    `is_chain`: the facts were read from a chain; otherwise they are the bundle's own claims. `refusal` says why the
+    chain couldn't be asked about this bundle: then the facts are claims after all, and the audit fails.
     """
 
     facts: ChainFacts
     heads: Mapping[int, Head]
     anchor: str
     is_chain: bool = False
+    refusal: str = ""
 
 
 def claims_alone(bundle: ProofBundle) -> Ground:
@@ -66,24 +73,25 @@ def parse_head(text: str) -> tuple[int, int, str]:
 def chain_ground(bundle: ProofBundle, contracts: Contracts) -> Ground:
     """The chain's own answers to everything that the bundle claims.
 
-    Raises VerificationFailed where it speaks of a pool or a version that the chain has never had.
+    Where it speaks of a pool or a version that the chain has never had, there is no answer, and `refusal` says so.
     """
+    anchor = f"chain {contracts.client.chain_id}, Ledger {contracts.addresses.ledger}, block "
+    anchor += str(contracts.client.head().number)
     try:
         facts = read_facts(bundle, contracts)
     except TransactionReverted as error:
-        raise VerificationFailed("the bundle speaks of what isn't on chain", str(error)) from error
-    block = contracts.client.head().number
+        return Ground(bundle.chain, {}, anchor, is_chain=True, refusal=str(error))
     heads = {head.epoch: (head.size, head.root) for head in facts.heads}
-    anchor = f"chain {facts.chain_id}, Ledger {facts.contracts.ledger}, block {block}"
     return Ground(facts, heads, anchor, is_chain=True)
 
 
 def check_deployment(bundle: ProofBundle, ground: Ground) -> Values:
-    """The bundle claims the chain's own deployment, keys and provider."""
+    """The bundle claims the chain's own deployment, keys, quorums and provider."""
     if not ground.is_chain:
         raise StillOpen("no chain to compare with: keys, seats and beacons are as the bundle claims")
+    must_hold("the bundle speaks of what isn't on chain", not ground.refusal, ground.refusal)
     claimed, found = bundle.chain, ground.facts
-    for name in ("chain_id", "contracts", "deployment_salt", "coordinator", "trainer", "provider"):
+    for name in SETTLED_FACTS:
         must_equal(f"the bundle claims another {name}", getattr(claimed, name), getattr(found, name))
     return {"chain_id": str(found.chain_id), "ledger": found.contracts.ledger, "pool": str(found.pool_id)}
 
@@ -94,6 +102,7 @@ def read_facts(bundle: ProofBundle, contracts: Contracts) -> ChainFacts:
     config = contracts.read("pools", "configOf", pool_id)
     submission = bundle.submission.message
     provider = str(contracts.read("registry", "ownerOf", submission.node))
+    claimed = bundle.chain.earnings
     return ChainFacts(
         chain_id=contracts.client.chain_id,
         contracts=contracts.addresses,
@@ -109,7 +118,7 @@ def read_facts(bundle: ProofBundle, contracts: Contracts) -> ChainFacts:
         heads=_heads(contracts, pool_id, bundle.chain.heads),
         seats=_seats(contracts, pool_id),
         case=_case(contracts, submission.id(contracts.domain)),
-        earnings=_earnings(contracts, pool_id, provider, bundle.earnings.epoch if bundle.earnings else None),
+        earnings=_earnings(contracts, pool_id, provider, claimed.epoch if claimed else None),
     )
 
 

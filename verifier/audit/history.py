@@ -74,8 +74,12 @@ def check_inclusion(event: LoggedEvent, facts: ChainFacts) -> str:
 
 
 def check_received(bundle: ProofBundle, submission_id: str) -> Values:
-    """The event of its arrival is about this submission, and hashes to the leaf."""
+    """The event of its arrival is about this submission, names its file, and hashes to the leaf."""
     check_entry(bundle.received.entry, "submission.received", submission_id)
+    data, message = event_data(bundle.received.entry), bundle.submission.message
+    logged = {name: data.get(name) for name in ("node", "counter", "policy_version", "content_hash")}
+    must_equal("the log has another submission there", logged, message.model_dump(include=set(logged)))
+    must_equal("the log names another file", data.get("file_sha256"), hex0x(sha256(bundle.file)))
     return {"index": str(bundle.received.entry.index), "leaf_hash": bundle.received.entry.leaf_hash}
 
 
@@ -106,11 +110,16 @@ def check_heads(bundle: ProofBundle, ground: Ground) -> Values:
     claimed = {head.epoch: (head.size, head.root) for head in bundle.chain.heads}
     for epoch in sorted(claimed.keys() & ground.heads.keys()):
         must_equal(f"the anchored head of epoch {epoch} differs", claimed[epoch], ground.heads[epoch])
+    for head in bundle.chain.heads:
+        found = ground.facts.head(head.epoch)
+        if found is not None and head.beacon_hash is not None:
+            must_equal(f"the beacon of epoch {head.epoch} differs", head.beacon_hash, found.beacon_hash)
     newest = max(ground.heads)
     must_hold(
         "the trusted head isn't among the bundle's", newest in claimed, f"epoch {newest}, claimed {sorted(claimed)}"
     )
     if later := [epoch for epoch in claimed if epoch > newest]:
+        must_hold("the chain doesn't have all these heads", not ground.is_chain, f"none of epochs {later}")
         raise StillOpen(f"epochs {later} are newer than the trusted head of epoch {newest}")
     return {"heads": str(len(claimed)), "anchor": ground.anchor}
 

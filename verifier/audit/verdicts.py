@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from protocol.bundle import ChainFacts, ProofBundle, RevealedVerdict
+from protocol.bundle import ChainFacts, ProofBundle, RevealedVerdict, SeatFact
 from protocol.canonical import canonical_hash
 from protocol.draw import FOREVER, REAUDIT_ROUND, Seat, drawn_seats
 from protocol.errors import UsageError, VerificationFailed
@@ -48,6 +48,7 @@ def check_draws(bundle: ProofBundle, facts: ChainFacts, submission_id: str) -> V
     """The beacons of the epochs that took it in, and that settled it, drew these seats, and no others came first."""
     if bundle.received.inclusion is None or not bundle.verdicts:
         raise StillOpen("no seat has been drawn and heard yet")
+    _check_seats(bundle.chain.seats, facts.seats)
     beacons = []
     for round_number in sorted({v.verdict.message.round for v in bundle.verdicts}):
         epoch = drawing_epoch(bundle, round_number)
@@ -101,6 +102,10 @@ def _check_verdict(revealed: RevealedVerdict, bundle: ProofBundle, facts: ChainF
     found = canonical_hash(revealed.evidence.as_json())
     must_equal("a verdict is about other evidence", found, verdict.evidence_hash)
     check_entry(revealed.revealed.entry, "verdict.revealed", submission_id)
+    data = event_data(revealed.revealed.entry)
+    logged = {name: data.get(name) for name in ("round", "seat", "outcome", "evidence_hash")}
+    must_equal("the log has another verdict there", logged, verdict.model_dump(include=set(logged)))
+    must_equal("the log has another validator's verdict there", data.get("validator"), revealed.validator)
     if revealed.revealed.inclusion is not None:
         check_inclusion(revealed.revealed, facts)
 
@@ -131,6 +136,20 @@ def _check_commitment(revealed: RevealedVerdict, facts: ChainFacts, submission_i
         f"root {commitment.root}",
     )
     return commitment.root
+
+
+def _check_seats(claimed: tuple[SeatFact, ...], found: tuple[SeatFact, ...]) -> None:
+    """What is claimed is a chain's list as it stood once: later ones are added, and a seat's end only comes nearer."""
+    for position, seat in enumerate(claimed):
+        there = found[position] if position < len(found) else None
+        must_equal(f"the bundle claims another seat {position}", _bonded(seat), there and _bonded(there))
+        assert there is not None
+        ends = _end(there.active_until_epoch), _end(seat.active_until_epoch)
+        must_hold(f"the bundle claims another end of seat {position}", ends[0] <= ends[1], f"{ends[1]}, not {ends[0]}")
+
+
+def _bonded(seat: SeatFact) -> tuple[int, str, int]:
+    return seat.seat, seat.validator, seat.active_from_epoch
 
 
 def _end(active_until_epoch: int | None) -> int:

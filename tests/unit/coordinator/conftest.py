@@ -58,6 +58,8 @@ from protocol.wire import (
 POOL_ID = 1
 HOST = "coordinator.test"
 SALT = "0x" + "5a" * 32
+NEVER_REVEALED = "0x" + "a5" * 32
+"""A submission of nobody's, so that a commitment has more than one leaf."""
 PRICE, VERIFY_PRICE = 10, 1
 
 
@@ -322,9 +324,10 @@ class Site:
         part: int = 0,
         stamp_reviews: tuple[StampReview, ...] = (),
     ) -> VerdictReveal:
-        """Commit to one verdict; what reveals it."""
+        """Commit to one verdict, beside another that is kept back; what reveals it."""
         verdict, evidence = self.verdict(work, outcome, reason, stamp_reviews)
-        tree = CommitmentTree({work.submission_id: salted_digest(verdict.message.id(self.domain), SALT)})
+        salted = salted_digest(verdict.message.id(self.domain), SALT)
+        tree = CommitmentTree({work.submission_id: salted, NEVER_REVEALED: SALT})
         message = VerdictCommitment(
             pool_id=POOL_ID, epoch=work.verdict_epoch, seat=work.seat, part=part, root=tree.root
         )
