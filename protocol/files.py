@@ -1,7 +1,7 @@
 """Files that are there whole or not at all, whatever is killed when.
 
 In: bytes and a path. Out: the file, durable before the call returns (temp file, fsync, rename, fsync
-of the folder).
+of the folder). `cache_folder` is for what can be had again.
 """
 
 from __future__ import annotations
@@ -35,3 +35,8 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def cache_folder() -> Path:
+    """Where a user keeps what can be made or fetched again: `proofpool` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proofpool"

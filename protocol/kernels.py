@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from protocol.files import cache_folder
 from protocol.telemetry import get_logger
 
 VARIABLE = "PROOFPOOL_KERNELS"
@@ -129,7 +130,7 @@ def _cache_folder(source: Path) -> Path | None:
 
 def _cache_base() -> Path:
     chosen = os.environ.get("NUMBA_CACHE_DIR")
-    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proofpool"
+    return Path(chosen) if chosen else cache_folder()
 
 
 def _state_of(source: Path) -> str:

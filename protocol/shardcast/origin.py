@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from blake3 import blake3
+from pydantic import ValidationError
 
 from protocol.canonical import hex0x
 from protocol.errors import ProofpoolError
@@ -37,9 +38,18 @@ def publish(
     return manifest
 
 
+def manifest_of(checkpoint: Path, pool_id: int, policy_version: int, shard_bytes: int = SHARD_BYTES) -> Manifest | None:
+    """What `publish` would make of a folder; None of one that it couldn't publish."""
+    try:
+        shards = tuple(shard for shard, _ in cut(checkpoint, shard_bytes))
+        return Manifest(pool_id=pool_id, policy_version=policy_version, shards=shards)
+    except ValidationError:
+        return None
+
+
 def cut(checkpoint: Path, shard_bytes: int) -> Iterator[tuple[Shard, bytes]]:
-    """Shards of all files in `checkpoint`, in name order, with their bytes."""
-    for file in sorted(path for path in checkpoint.iterdir() if path.is_file()):
+    """Shards of all files in `checkpoint` but hidden ones, in name order, with their bytes."""
+    for file in sorted(path for path in checkpoint.iterdir() if path.is_file() and not path.name.startswith(".")):
         offset = 0
         with file.open("rb") as stream:
             while data := stream.read(shard_bytes):

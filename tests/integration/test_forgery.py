@@ -212,7 +212,8 @@ def challenge(real: RealPool, tmp_path: Path, call: Command) -> Callable[..., tu
     real.world.send(creator, "credits", "mint", creator.address, CREDIT)
 
     def command(submission_id: str, *more: str) -> tuple[int, str, str]:
-        where = ("--coordinator", real.url, "--evidence", str(tmp_path / "evidence.json"))
+        kept = ("--evidence", str(tmp_path / "evidence.json"), "--cache", str(tmp_path / "cache"))
+        where = ("--coordinator", real.url, *kept)
         return call("audit", "challenge", submission_id, *where, *more, *keys.options(CREATOR))
 
     return command
@@ -240,10 +241,15 @@ def test_a_forgery_that_a_bribed_quorum_accepted_costs_provider_and_seats(
     assert real.pool.withheld_wei(world.provider.address) - withheld_wei == most_wei, "its pay is gone"
 
 
-def test_honest_work_is_no_forgery_and_who_insists_pays(real: RealPool, honest_model: Path, challenge: Any) -> None:
+def test_honest_work_is_no_forgery_and_who_insists_pays(
+    real: RealPool, honest_model: Path, other_model: Path, challenge: Any
+) -> None:
     challenger, provider, case_id = real.world.chain.creator, real.world.provider, real.accept(honest_model)
     before, owned, staked = real.credits(challenger), real.credits(provider), real.allotment()
     assert refusal(challenge(case_id)) == (3, ["error", "why", "do"])
+    assert real.credits(challenger) == before
+    code, _, err = challenge(case_id, "--model", str(other_model))
+    assert code == 2 and "another model" in err, "which would have found it forged, and lost the bond"
     assert real.credits(challenger) == before
     found = document(challenge(case_id, "--without-check", "--reason", "toploc_mismatch"))
     assert real.decide(case_id) is CaseState.OVERTURNED

@@ -25,6 +25,9 @@ def challenge(
         str, typer.Option("--coordinator", envvar="PROOFPOOL_COORDINATOR_URL", help="Base URL.")
     ] = "http://127.0.0.1:8700",
     model: Annotated[Path | None, typer.Option("--model", help="Model folder; else fetched as it is on chain.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option("--cache", envvar="PROOFPOOL_CACHE", help="Where fetched weights are kept.")
+    ] = None,
     without_check: Annotated[
         bool, typer.Option("--without-check", help="Judge nothing here: it was judged elsewhere.")
     ] = False,
@@ -48,6 +51,8 @@ def challenge(
     from protocol.errors import UsageError
     from verifier.audit.challenge import Challenger
     from verifier.audit.forgery import judge_again, reason_of
+    from verifier.audit.pinned import ModelSource
+    from verifier.progress import Progress
 
     if not is_hash32(subject := submission_id.lower()):
         why = f"{submission_id}: an id is 0x and 64 hexadecimal digits"
@@ -58,7 +63,9 @@ def challenge(
         def judge(pool: ChainPool, view: SubmissionView) -> tuple[RejectReason, FileReport | None]:
             if told is not None:
                 return told, None
-            report = judge_again(coordinator, client, pool, view, model)
+            source = ModelSource(model, lambda: client.pool().shardcast_urls, cache)
+            with Progress(f"judging {subject}", 2, verb="waiting for", is_patient=True) as progress:
+                report = judge_again(coordinator, client, pool, view, source, progress)
             return reason_of(report), report
 
         file = evidence or Path(f"challenge-{subject}.json")

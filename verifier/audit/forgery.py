@@ -18,31 +18,43 @@ from protocol.checks.report import FileReport
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
 from protocol.reasons import RejectReason
+from protocol.wire import WeightsRelease
+from verifier.audit.pinned import ModelSource
 from verifier.audit.step import must_equal
 from verifier.case import check_answered
+from verifier.progress import Steps, Unseen
 
 
 def judge_again(
-    coordinator: str, client: CoordinatorClient, chain: ChainPool, view: SubmissionView, model: Path | None
+    coordinator: str,
+    client: CoordinatorClient,
+    chain: ChainPool,
+    view: SubmissionView,
+    source: ModelSource,
+    progress: Steps | None = None,
 ) -> FileReport:
     """All checks of a submission whose signature has been checked.
 
-    Raises VerificationFailed where the coordinator's word isn't the chain's, or the file isn't what was signed.
+    Raises VerificationFailed where the coordinator's word isn't the chain's, or the file isn't what was signed;
+    UsageError where the model isn't the version's, Unreachable where nobody has that.
     """
     submission, submission_id, record = view.submission.message, view.submission_id, chain.record()
-    beacon_hash = chain.version(submission.policy_version).beacon_hash
-    check_answered(view.task.check(record.coordinator, chain.domain), submission, beacon_hash)
-    if model is None:
-        release = client.weights(submission.policy_version).release.check(record.trainer, chain.domain)
-        manifest_hash = chain.manifest_hash(submission.policy_version)
-        must_equal("the weights aren't those on chain", release.manifest_hash, manifest_hash)
+    version = chain.version(submission.policy_version)
+    check_answered(view.task.check(record.coordinator, chain.domain), submission, version.beacon_hash)
+    progress = progress or Unseen()
+    release = WeightsRelease(
+        pool_id=chain.pool_id, policy_version=version.policy_version, manifest_hash=version.manifest_hash
+    )
+    model = source.folder(release, progress)
+    progress.step()
+    progress.doing("the checks of every rollout")
     with tempfile.TemporaryDirectory(prefix="proofpool-challenge-") as scratch:
         task, pool = Path(scratch, "task.json"), Path(scratch, "pool.json")
         task.write_text(view.task.model_dump_json())
-        keys = {"coordinator": record.coordinator, "trainer": record.trainer}
-        pool.write_text(client.pool().model_copy(update=keys).model_dump_json())
+        pool.write_text(client.pool().model_copy(update={"coordinator": record.coordinator}).model_dump_json())
         given = Given(task=task, pool=pool, model=model, coordinator=coordinator)
         report = check_bytes(client.submission_file(submission_id), given, submission_id=submission_id).report
+    progress.step()
     must_equal("the file isn't the one that was signed", report.content_hash, submission.content_hash)
     return report
 

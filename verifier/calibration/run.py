@@ -35,11 +35,11 @@ from verifier.calibration.limits import Chosen, choose_limits
 from verifier.calibration.observe import Model, Observation, judged, observations
 from verifier.calibration.output import journal_of
 from verifier.calibration.plan import Job, Plan
-from verifier.calibration.progress import Progress
 from verifier.calibration.reference import ReferenceModel
 from verifier.calibration.samples import Samples
 from verifier.calibration.setups import DTYPES, Judge
 from verifier.calibration.subject import Subject
+from verifier.progress import Progress
 
 FIRST_DEVIATING = 1 << 20
 """Deviating submissions have numbers, and so prompts, of their own."""

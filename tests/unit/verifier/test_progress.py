@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tests.unit.steps import Steps
-from verifier.calibration.progress import Progress
+from verifier.progress import Progress
 
 
 class Terminal(io.StringIO):
@@ -67,3 +67,26 @@ def test_interrupted_it_says_how_far_it_came_and_ends_its_thread() -> None:
         raise KeyboardInterrupt
     assert out.getvalue().splitlines()[-1] == "honest tasks: 1 of 2 done after 0 s"
     assert not [thread for thread in threading.enumerate() if "progress" in thread.name]
+
+
+def test_what_is_over_soon_isnt_worth_a_line_off_a_terminal() -> None:
+    out = io.StringIO()
+    with Progress("a replay", 1, Steps(0), out, is_patient=True) as progress:
+        progress.doing("weights")
+        progress.step()
+    assert out.getvalue() == ""
+
+
+def test_what_lasts_says_what_it_waits_for_and_how_far_that_is() -> None:
+    clock, out = Steps(1), io.StringIO()
+    clock.may_go.clear()
+    with Progress("a replay", 1, clock, out, verb="waiting for", is_patient=True) as progress:
+        progress.doing("weights")
+        progress.still("weights (3 of 7 MiB)")
+        clock.may_go.set()
+        assert clock.is_through.wait(10)
+        progress.step()
+    assert out.getvalue().splitlines() == [
+        "a replay: 0 of 1 done after 30 s; waiting for weights (3 of 7 MiB) since 30 s",
+        "a replay: 1 of 1 done after 30 s",
+    ]

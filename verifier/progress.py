@@ -8,12 +8,35 @@ from __future__ import annotations
 import sys
 import threading
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from protocol.clock import Clock, SystemClock
 
 LINE_SECONDS = 30.0
 TERMINAL_SECONDS = 1.0
+
+
+class Steps(Protocol):
+    """Who is told how far a calculation is."""
+
+    def doing(self, what: str) -> None: ...
+
+    def still(self, what: str) -> None: ...
+
+    def step(self) -> None: ...
+
+
+class Unseen:
+    """Nobody looks."""
+
+    def doing(self, what: str) -> None:
+        pass
+
+    def still(self, what: str) -> None:
+        pass
+
+    def step(self) -> None:
+        pass
 
 
 @dataclass
@@ -27,6 +50,10 @@ class Progress:
     num_done: int = 0
     num_here: int = 0
     """Steps of this process; the rest were done before it started."""
+    verb: str = "doing"
+    """What it is about the present step: doing it, or waiting for it."""
+    is_patient: bool = False
+    """Off a terminal, say nothing of what is over within the time of a line."""
 
     def __enter__(self) -> Progress:
         self._start = self._since = self.clock.now()
@@ -34,7 +61,9 @@ class Progress:
         self._lock, self._is_over = threading.Lock(), threading.Event()
         self._is_terminal = self.stream.isatty()
         self._thread = threading.Thread(target=self._repeat, name=f"progress of {self.what}", daemon=True)
-        self._print()
+        self._is_seen = self._is_terminal or not self.is_patient
+        if self._is_seen:
+            self._print()
         self._thread.start()
         return self
 
@@ -43,7 +72,8 @@ class Progress:
         self._is_over.set()
         self._thread.join()
         self._doing = ""
-        self._print()
+        if self._is_seen:
+            self._print()
         if self._is_terminal:
             print(file=self.stream, flush=True)
 
@@ -57,6 +87,10 @@ class Progress:
         if self._is_terminal:
             self._print()
 
+    def still(self, what: str) -> None:
+        """The same step, said anew: how far it is."""
+        self._doing = what
+
     def step(self) -> None:
         """One step is done."""
         self.num_done += 1
@@ -64,6 +98,7 @@ class Progress:
 
     def _repeat(self) -> None:
         while not self.clock.wait(self._is_over, TERMINAL_SECONDS if self._is_terminal else LINE_SECONDS):
+            self._is_seen = True
             self._print()
 
     def _print(self) -> None:
@@ -72,7 +107,7 @@ class Progress:
             print(f"{start}{self._line(self.clock.now())}", end=end, file=self.stream, flush=True)
 
     def _line(self, now: float) -> str:
-        doing = f"; doing {self._doing} since {now - self._since:.0f} s" if self._doing else ""
+        doing = f"; {self.verb} {self._doing} since {now - self._since:.0f} s" if self._doing else ""
         left = ""
         if self.num_here and self._doing:
             left = f", about {(now - self._start) / self.num_here * (self.total - self.num_done):.0f} s left"

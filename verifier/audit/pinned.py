@@ -1,0 +1,107 @@
+"""The weights that a policy version is pinned to: fetched and kept, or found in a folder that was named.
+
+In: what the version's manifest has to hash to, as the chain says; a folder, or servers. Out: a folder with exactly
+these bytes. Whoever judges with another model finds forged what is honest, so none is used that wasn't held against
+the hash.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from protocol.checks.basis import WEIGHTS_TIMEOUT_SECONDS
+from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable, UsageError
+from protocol.files import cache_folder
+from protocol.lock import FolderLock
+from protocol.shardcast.client import fetch_version, is_intact, version_folder
+from protocol.shardcast.origin import manifest_of
+from protocol.wire import WeightsRelease
+from verifier.progress import Steps, Unseen
+
+NUM_KEPT = 4
+"""Policy versions in the cache: what wasn't used for longest goes first."""
+
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model is to come from: the folder `model`, or else `urls`, kept in `cache` (None: the user's own).
+
+    `urls` is called where something has to be fetched only.
+    """
+
+    model: Path | None
+    urls: Callable[[], Sequence[str]]
+    cache: Path | None = None
+
+    def folder(self, release: WeightsRelease, progress: Steps | None = None) -> Path:
+        """A folder that holds the version. Raises UsageError for another model's, Unreachable where nobody has it."""
+        progress = progress or Unseen()
+        progress.doing(f"the weights of policy version {release.policy_version}")
+        if self.model is not None:
+            check_model(self.model, release)
+            return self.model
+        return self._fetched(release, progress)
+
+    def _fetched(self, release: WeightsRelease, progress: Steps) -> Path:
+        """From the cache, as far as they are there: what an interrupted run has fetched isn't fetched again."""
+
+        def tell(done: int, total: int) -> None:
+            so_far = f"{done // MEBIBYTE} of {total // MEBIBYTE} MiB"
+            progress.still(f"the weights of policy version {release.policy_version} ({so_far})")
+
+        cache = self.cache or cache_folder() / "weights"
+        place = cache / release.manifest_hash
+        folder = version_folder(place, release.policy_version)
+        with FolderLock(place, "audit"):
+            os.utime(place)
+            _discard_oldest(cache)
+            if not is_intact(folder, release.manifest_hash):
+                try:
+                    with httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS) as http:
+                        fetch_version(http, self.urls(), release, place, tell)
+                except (ShardCorrupt, Unreachable) as error:
+                    raise _unavailable(release, error) from error
+        return folder
+
+
+def check_model(folder: Path, release: WeightsRelease) -> None:
+    """Whether a folder holds what the release promises: as it was fetched, or as it was published. Raises UsageError.
+
+    No verdict is held against another model: it would be blamed for what the auditor got wrong.
+    """
+    if not folder.is_dir():
+        raise UsageError("there is no such model folder", str(folder), "name a folder in Hugging Face format")
+    if is_intact(folder, release.manifest_hash):
+        return
+    made = manifest_of(folder, release.pool_id, release.policy_version)
+    found = "nothing that could be published" if made is None else made.manifest_hash
+    if found != release.manifest_hash:
+        raise UsageError(
+            f"the model folder isn't policy version {release.policy_version}",
+            f"{folder} makes manifest {found}, that of the version is {release.manifest_hash}: another model, "
+            "or other files beside it",
+            "give the version's files and no others, or leave --model out: they are fetched",
+        )
+
+
+def _unavailable(release: WeightsRelease, error: ProofpoolError) -> Unreachable:
+    return Unreachable(
+        f"the weights of policy version {release.policy_version} can't be had",
+        ": ".join(filter(None, (error.what, error.why))),
+        f"old ones aren't served for ever: give --model DIR, a node's or verifier's weights/v{release.policy_version}",
+    )
+
+
+def _discard_oldest(cache: Path) -> None:
+    versions = [place for place in cache.iterdir() if re.fullmatch(r"0x[0-9a-f]{64}", place.name)]
+    for place in sorted(versions, key=lambda place: place.stat().st_mtime)[:-NUM_KEPT]:
+        shutil.rmtree(place, ignore_errors=True)
