@@ -6,6 +6,7 @@ In: `Event` and `LogNode` rows. Out: the shapes of `protocol/api.py`; every proo
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
@@ -16,8 +17,30 @@ from coordinator.log import LogNodes
 from protocol.api import ConsistencyProof, InclusionProof, LogEntry
 from protocol.canonical import hex0x, sha256
 from protocol.errors import NotFound
+from protocol.events import LogEvent
 from protocol.merkle.history import consistency_proof, inclusion_proof
 from protocol.wire import ZERO_HASH
+
+PAGE_EVENTS = 100
+
+
+class StoredLog:
+    """This coordinator's log as `protocol/events.py` asks for it."""
+
+    def __init__(self, session: Session, max_async: int) -> None:
+        self._session = session
+        self.max_async = max_async
+
+    def about(self, subject: str) -> Iterator[LogEvent]:
+        return self._matching(0, subject, None)
+
+    def of_type(self, event_type: str, start: int) -> Iterator[LogEvent]:
+        return self._matching(start, None, event_type)
+
+    def _matching(self, start: int, subject: str | None, event_type: str | None) -> Iterator[LogEvent]:
+        while page := log_entries(self._session, start, PAGE_EVENTS, subject, event_type):
+            yield from (LogEvent.of(entry.event) for entry in page)
+            start = page[-1].index + 1
 
 
 def log_entry(event: Event) -> LogEntry:

@@ -1,6 +1,7 @@
 """The whole row of one submission, from its lease to what the chain says of it.
 
-In: a submission's id. Out: `Trace`, a stage an arrow of the flow table, as far as it has come.
+In: a submission's id, or another that the log has leaves about. Out: `Trace`: a stage an arrow of the flow table, as
+far as it has come, and what happened, as the log tells it.
 """
 
 from __future__ import annotations
@@ -11,37 +12,64 @@ from collections.abc import Iterator
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
+from coordinator.audit import StoredLog
 from coordinator.context import Coordinator
 from coordinator.db.chain import ChainEvent, Epoch, Pool, Version
 from coordinator.db.log import Event
 from coordinator.db.work import BatchRow, GroupRow, ReauditRow, SubmissionRow, TaskRow
 from coordinator.pool import freshness, pool_record
 from coordinator.stamps import votes_on
-from coordinator.submissions import submission_row, verdicts_on
+from coordinator.submissions import verdicts_on
 from protocol.api import BatchOffer
+from protocol.errors import NotFound
+from protocol.events import related_events
+from protocol.fate import fate_of
 from protocol.reasons import Outcome
 from protocol.trace import Trace, TraceStage
+from protocol.wire import ZERO_HASH
 
 SHOWN_ARGUMENTS = ("submission_id", "epoch", "version", "root", "size", "manifest_hash", "reason", "amount", "slashed")
 
 
-def trace(coordinator: Coordinator, session: Session, submission_id: str) -> Trace:
-    """Raises NotFound where no such submission was received."""
-    row = submission_row(session, submission_id)
+def trace(coordinator: Coordinator, session: Session, subject: str) -> Trace:
+    """Raises NotFound where the log has nothing about it."""
     pool = pool_record(session, coordinator.config.pool_id)
-    stages = [_task(session, pool, row), _submission(session, row), *_verdicts(session, row), *_reaudit(session, row)]
-    for batch in _batches(session, row):
-        stages += [_batch(session, pool, row, batch), _step(batch), *_weights(session, pool, batch)]
-    stages += [_chain_event(session, event) for event in _chain_events(session, row)]
+    related = None if subject == ZERO_HASH else related_events(StoredLog(session, pool.max_async), subject)
+    if related is None or not related.events:
+        raise NotFound("the log has nothing about this", subject, "GET /v1/submissions lists submissions")
+    row = session.get(SubmissionRow, related.submission_id or subject)
     return Trace(
-        submission_id=submission_id,
-        stages=tuple(stages),
+        subject=subject,
+        submission_id=None if row is None else row.submission_id,
+        what_happened=fate_of(related),
+        stages=tuple(_rest(session, pool, subject) if row is None else _row(session, pool, row)),
         freshness=freshness(session, coordinator.clock.now()),
     )
 
 
-def _task(session: Session, pool: Pool, row: SubmissionRow) -> TraceStage:
-    task = session.get_one(TaskRow, row.task_id)
+def _row(session: Session, pool: Pool, row: SubmissionRow) -> Iterator[TraceStage]:
+    """Of a submission that was taken in."""
+    yield _task(session, pool, session.get_one(TaskRow, row.task_id))
+    yield _submission(session, row)
+    yield from _verdicts(session, row)
+    yield from _reaudit(session, row)
+    for batch in _batches(session, row):
+        yield _batch(session, pool, row, batch)
+        yield _step(batch)
+        yield from _weights(session, pool, batch)
+    yield from (_chain_event(event) for event in _chain_events(session, row))
+
+
+def _rest(session: Session, pool: Pool, subject: str) -> Iterator[TraceStage]:
+    """Of a task for which nothing came in, or of anything that the chain has events about."""
+    if (task := session.get(TaskRow, subject)) is not None:
+        yield _task(session, pool, task)
+    about_it = select(ChainEvent).where(ChainEvent.subject == subject)
+    for event in session.scalars(about_it.order_by(ChainEvent.block, ChainEvent.log_index)):
+        yield _chain_event(event)
+
+
+def _task(session: Session, pool: Pool, task: TaskRow) -> TraceStage:
     return TraceStage(
         stage="task",
         id=task.task_id,
@@ -175,7 +203,7 @@ def _chain_events(session: Session, row: SubmissionRow) -> list[ChainEvent]:
     return list(session.scalars(found.order_by(ChainEvent.block, ChainEvent.log_index)))
 
 
-def _chain_event(session: Session, event: ChainEvent) -> TraceStage:
+def _chain_event(event: ChainEvent) -> TraceStage:
     shown = {name: str(event.arguments[name]) for name in SHOWN_ARGUMENTS if name in event.arguments}
     return TraceStage(
         stage="chain",

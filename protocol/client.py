@@ -151,8 +151,9 @@ class CoordinatorClient:
     def consistency(self, old_epoch: int, new_epoch: int) -> api.ConsistencyProof:
         return self._get(api.ConsistencyProof, "/v1/log/consistency", old_epoch=old_epoch, new_epoch=new_epoch)
 
-    def trace(self, submission_id: str) -> Trace:
-        return self._get(Trace, f"/v1/trace/{submission_id}")
+    def trace(self, subject: str) -> Trace:
+        """Of a submission, its task, or anything that the log has leaves about. Raises NotFound."""
+        return self._get(Trace, f"/v1/trace/{subject}")
 
     def bundle(self, submission_id: str) -> ProofBundle:
         return self._get(ProofBundle, f"/v1/submissions/{submission_id}/bundle")

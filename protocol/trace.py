@@ -1,7 +1,7 @@
 """The whole row of one submission: task, submission, verdicts, batch, step, weights, chain events.
 
 In: what `GET /v1/trace/{hash}` answers. Out: `Trace`; `proofpool trace HASH` prints it, the page of a submission
-shows it.
+shows it. What happened, in words, is `protocol/fate.py`'s.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from protocol.api import Freshness
+from protocol.fate import Fate
 from protocol.wire import PROTOCOL_VERSION, Address, Hash32, SchemaVersion, UInt64
 
 
@@ -33,9 +34,15 @@ class TraceStage(_Shape):
 
 
 class Trace(_Shape):
-    """All stages of `submission_id`, in the order of the flow; stages that haven't happened are left out."""
+    """All stages of the work that `subject` is part of, in the order of the flow; what hasn't happened is left out.
+
+    `subject` is what was asked for: a submission, its task, or anything else that the log has leaves about;
+    `submission_id` is None where nothing was taken in. `what_happened` comes from the log alone.
+    """
 
     schema_version: SchemaVersion = PROTOCOL_VERSION
-    submission_id: Hash32
+    subject: Hash32
+    submission_id: Hash32 | None
+    what_happened: Fate
     stages: tuple[TraceStage, ...]
     freshness: Freshness

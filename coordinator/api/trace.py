@@ -1,4 +1,4 @@
-"""/v1/trace and the proof bundle: one submission's whole row, to read and to check offline."""
+"""/v1/trace and the proof bundle: what happened to a hash, one submission's whole row, to read and to check offline."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from protocol.wire import Hash32
 router = APIRouter(tags=["audit"])
 
 
-@router.get("/trace/{submission_id}")
-def get_trace(coordinator: CoordinatorOf, submission_id: Hash32) -> Trace:
-    """Task, submission, verdicts, batch, step, weights and chain events of one submission."""
+@router.get("/trace/{subject}")
+def get_trace(coordinator: CoordinatorOf, subject: Hash32) -> Trace:
+    """What happened to a submission, a task or any subject of the log; of a submission also each of its stages."""
     with coordinator.reading() as session:
-        return trace(coordinator, session, submission_id)
+        return trace(coordinator, session, subject)
 
 
 @router.get("/submissions/{submission_id}/bundle")

@@ -27,6 +27,14 @@ ChainUrl = Annotated[str | None, typer.Option("--chain", envvar="PROOFPOOL_CHAIN
 SubmissionId = Annotated[
     str, typer.Argument(metavar="HASH", callback=lambda text: _submission_id(text), help="The submission's id.")
 ]
+LogSubject = Annotated[
+    str,
+    typer.Argument(
+        metavar="HASH",
+        callback=lambda text: _subject(text),
+        help="A submission, task, batch root, manifest hash, or any other subject of the log.",
+    ),
+]
 LedgerAddress = Annotated[
     str | None,
     typer.Option(
@@ -104,6 +112,22 @@ def _submission_id(text: str) -> str:
             "that is no submission id",
             f"{text}: an id is 0x and 64 hexadecimal digits",
             "copy one from `proofpool worker status`, or from the coordinator's GET /v1/submissions",
+        )
+    return text.lower()
+
+
+def _subject(text: str) -> str:
+    """Raises UsageError for what no leaf is about, or any number of them."""
+    from protocol.canonical import is_hash32
+    from protocol.errors import UsageError
+    from protocol.wire import ZERO_HASH
+
+    if not is_hash32(text.lower()):
+        todo = "copy one from `proofpool worker status`, or from the coordinator's GET /v1/log/entries"
+        raise UsageError("that is no subject of a log", f"{text}: it is 0x and 64 hexadecimal digits", todo)
+    if text.lower() == ZERO_HASH:
+        raise UsageError(
+            "nothing is about zero", "leaves with this subject are about the pool", "`proofpool audit export` has them"
         )
     return text.lower()
 

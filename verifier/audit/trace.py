@@ -1,4 +1,4 @@
-"""`proofpool trace HASH`: the whole row of one submission, a line a stage.
+"""`proofpool trace HASH`: the whole row of one submission, a line a stage, and what happened in a sentence.
 
 In: a coordinator's URL. Out: task, submission, verdicts, batch, step, weights and chain events, and how fresh that is.
 """
@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from verifier.audit.commands import DEFAULT_URL, CoordinatorUrl, Json, SubmissionId
+from verifier.audit.commands import DEFAULT_URL, CoordinatorUrl, Json, LogSubject
 
 if TYPE_CHECKING:
     from protocol.trace import Trace, TraceStage
 
 
 def trace(
-    submission_id: SubmissionId,
+    subject: LogSubject,
     coordinator: CoordinatorUrl = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
-    """Print the whole row of one submission."""
+    """Print the whole row of one submission, and what happened to it."""
     from protocol.client import CoordinatorClient
 
     with closing(CoordinatorClient(coordinator)) as client:
-        found = client.trace(submission_id)
+        found = client.trace(subject)
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
         return
@@ -36,11 +36,12 @@ def trace(
 
 def trace_lines(found: Trace) -> Iterator[str]:
     """What a terminal shows."""
-    yield f"submission {found.submission_id}"
+    yield f"submission {found.submission_id}" if found.submission_id else found.subject
     for stage in found.stages:
         yield from _stage_lines(stage)
     fresh = found.freshness
     yield f"indexed to block {fresh.indexed_block}, head {fresh.head_block}, lag {fresh.lag_seconds:.1f} s"
+    yield found.what_happened.sentence
 
 
 def _stage_lines(stage: TraceStage) -> Iterator[str]:

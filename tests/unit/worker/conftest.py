@@ -21,6 +21,7 @@ from protocol.client import ENVELOPE_HEADER, CoordinatorClient
 from protocol.engines.base import Engine
 from protocol.engines.torch import TorchEngine
 from protocol.environments.registry import load_environment
+from protocol.fate import Fate
 from protocol.reasons import RejectReason
 from protocol.rollouts import Rollout, content_hash, read_rollouts
 from protocol.rules import Rules
@@ -290,7 +291,15 @@ class FakePool:
         event = {"stage": "chain", "id": None, "status": "Slashed", "signer": None, "time": 1, "values": values}
         freshness = api.Freshness(head_block=1, indexed_block=1, chain_time=1, lag_seconds=0)
         stage = TraceStage.model_validate({**event, "log_indexes": ()})
-        return self._answer(Trace(submission_id=submission_id, stages=(stage,), freshness=freshness))
+        fate = Fate(status="slashed", reason=None, sentence="Slashed.")
+        found = Trace(
+            subject=submission_id,
+            submission_id=submission_id,
+            what_happened=fate,
+            stages=(stage,),
+            freshness=freshness,
+        )
+        return self._answer(found)
 
     def _answer(self, document: Any) -> httpx.Response:
         return httpx.Response(200, content=document.model_dump_json().encode())
