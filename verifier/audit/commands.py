@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,14 @@ import typer
 from verifier.audit.challenge_commands import challenge
 from verifier.audit.dispute_commands import dispute_earnings
 from verifier.audit.inclusion_commands import challenge_inclusion
+from verifier.audit.options import (
+    DEFAULT_URL,
+    ChainOption,
+    CoordinatorOption,
+    JsonOption,
+    LedgerOption,
+    SubmissionId,
+)
 from verifier.audit.takeover_commands import attest_earnings, attest_epoch, claim, commit_earnings, commit_epoch
 
 if TYPE_CHECKING:
@@ -22,41 +29,20 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Check the history: submissions, money, the log.")
 
-CoordinatorUrl = Annotated[str, typer.Option("--coordinator", envvar="PROOFPOOL_COORDINATOR_URL", help="Base URL.")]
-ChainUrl = Annotated[str | None, typer.Option("--chain", envvar="PROOFPOOL_CHAIN_URL", help="JSON-RPC of a node.")]
-SubmissionId = Annotated[
-    str, typer.Argument(metavar="HASH", callback=lambda text: _submission_id(text), help="The submission's id.")
-]
-LogSubject = Annotated[
-    str,
-    typer.Argument(
-        metavar="HASH",
-        callback=lambda text: _subject(text),
-        help="A submission, task, batch root, manifest hash, or any other subject of the log.",
-    ),
-]
-LedgerAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger", callback=lambda text: _ledger_address(text), help="The Ledger that you trust; else as claimed."
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-DEFAULT_URL = "http://127.0.0.1:8700"
 _MAKE_ONE = "make one with `proofpool audit bundle`"
 
 
 @app.command()
 def verify(
     submission_id: SubmissionId,
-    coordinator: CoordinatorUrl = DEFAULT_URL,
-    chain: ChainUrl = None,
-    ledger: LedgerAddress = None,
+    coordinator: CoordinatorOption = DEFAULT_URL,
+    chain: ChainOption = None,
+    ledger: LedgerOption = None,
     bundle: Annotated[Path | None, typer.Option("--bundle", help="Check this file instead of asking.")] = None,
     trusted_head: Annotated[
         str | None, typer.Option("--trusted-head", metavar="EPOCH:SIZE:ROOT", help="A log head that you know.")
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> int:
     """Check one submission from its bytes to its payment or slash, each step ✓ or ✗."""
     from verifier.audit.verify import verify_bundle
@@ -68,10 +54,10 @@ def verify(
 
 @app.command()
 def money(
-    coordinator: CoordinatorUrl = DEFAULT_URL,
-    chain: ChainUrl = None,
-    ledger: LedgerAddress = None,
-    as_json: Json = False,
+    coordinator: CoordinatorOption = DEFAULT_URL,
+    chain: ChainOption = None,
+    ledger: LedgerOption = None,
+    as_json: JsonOption = False,
 ) -> int:
     """Check that what was earned, is owed and has been paid agrees with the contracts to the wei."""
     from protocol.chain.contracts import Contracts
@@ -93,53 +79,13 @@ def money(
 def bundle(
     submission_id: SubmissionId,
     out: Annotated[Path, typer.Option("--out", help="Where to put the file.")],
-    coordinator: CoordinatorUrl = DEFAULT_URL,
+    coordinator: CoordinatorOption = DEFAULT_URL,
 ) -> None:
     """Keep everything about a submission in one file, to be checked anywhere and at any time."""
     from protocol.files import write_atomically
 
     write_atomically(out, _fetch_bundle(coordinator, submission_id).model_dump_json().encode())
     typer.echo(str(out))
-
-
-def _submission_id(text: str) -> str:
-    """Raises UsageError here, before anybody is asked for what can't be."""
-    from protocol.canonical import is_hash32
-    from protocol.errors import UsageError
-
-    if not is_hash32(text.lower()):
-        raise UsageError(
-            "that is no submission id",
-            f"{text}: an id is 0x and 64 hexadecimal digits",
-            "copy one from `proofpool worker status`, or from the coordinator's GET /v1/submissions",
-        )
-    return text.lower()
-
-
-def _subject(text: str) -> str:
-    """Raises UsageError for what no leaf is about, or any number of them."""
-    from protocol.canonical import is_hash32
-    from protocol.errors import UsageError
-    from protocol.wire import ZERO_HASH
-
-    if not is_hash32(text.lower()):
-        todo = "copy one from `proofpool worker status`, or from the coordinator's GET /v1/log/entries"
-        raise UsageError("that is no subject of a log", f"{text}: it is 0x and 64 hexadecimal digits", todo)
-    if text.lower() == ZERO_HASH:
-        raise UsageError(
-            "nothing is about zero", "leaves with this subject are about the pool", "`proofpool audit export` has them"
-        )
-    return text.lower()
-
-
-def _ledger_address(text: str | None) -> str | None:
-    """Small letters, as addresses are compared here; wallets and explorers print a checksum's capitals."""
-    from protocol.errors import UsageError
-
-    if text is not None and not re.fullmatch(r"0x[0-9a-fA-F]{40}", text):
-        why = f"{text}: an address is 0x and 40 hexadecimal digits"
-        raise UsageError("that is no address", why, "give --ledger the address of the pool's Ledger")
-    return text and text.lower()
 
 
 def _fetch_bundle(coordinator: str, submission_id: str) -> ProofBundle:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from verifier.audit.commands import DEFAULT_URL, CoordinatorUrl, Json, LogSubject
+from verifier.audit.options import DEFAULT_URL, CoordinatorOption, JsonOption, LogSubject
 
 if TYPE_CHECKING:
     from protocol.trace import Trace, TraceStage
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def trace(
     subject: LogSubject,
-    coordinator: CoordinatorUrl = DEFAULT_URL,
-    as_json: Json = False,
+    coordinator: CoordinatorOption = DEFAULT_URL,
+    as_json: JsonOption = False,
 ) -> None:
     """Print the whole row of one submission, and what happened to it."""
     from protocol.client import CoordinatorClient

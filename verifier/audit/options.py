@@ -1,0 +1,74 @@
+"""Options and arguments that the auditor's commands share.
+
+In: words of a command line. Out: what they name, in small letters, as hashes and addresses are compared here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+DEFAULT_URL = "http://127.0.0.1:8700"
+
+CoordinatorOption = Annotated[str, typer.Option("--coordinator", envvar="PROOFPOOL_COORDINATOR_URL", help="Base URL.")]
+ChainOption = Annotated[str | None, typer.Option("--chain", envvar="PROOFPOOL_CHAIN_URL", help="JSON-RPC of a node.")]
+SubmissionId = Annotated[
+    str, typer.Argument(metavar="HASH", callback=lambda text: _submission_id(text), help="The submission's id.")
+]
+LogSubject = Annotated[
+    str,
+    typer.Argument(
+        metavar="HASH",
+        callback=lambda text: _subject(text),
+        help="A submission, task, batch root, manifest hash, or any other subject of the log.",
+    ),
+]
+LedgerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger", callback=lambda text: _ledger_address(text), help="The Ledger that you trust; else as claimed."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+def _submission_id(text: str) -> str:
+    """Raises UsageError here, before anybody is asked for what can't be."""
+    from protocol.canonical import is_hash32
+    from protocol.errors import UsageError
+
+    if not is_hash32(text.lower()):
+        raise UsageError(
+            "that is no submission id",
+            f"{text}: an id is 0x and 64 hexadecimal digits",
+            "copy one from `proofpool worker status`, or from the coordinator's GET /v1/submissions",
+        )
+    return text.lower()
+
+
+def _subject(text: str) -> str:
+    """Raises UsageError for what no leaf is about, or any number of them."""
+    from protocol.canonical import is_hash32
+    from protocol.errors import UsageError
+    from protocol.wire import ZERO_HASH
+
+    if not is_hash32(text.lower()):
+        todo = "copy one from `proofpool worker status`, or from the coordinator's GET /v1/log/entries"
+        raise UsageError("that is no subject of a log", f"{text}: it is 0x and 64 hexadecimal digits", todo)
+    if text.lower() == ZERO_HASH:
+        raise UsageError(
+            "nothing is about zero", "leaves with this subject are about the pool", "`proofpool audit export` has them"
+        )
+    return text.lower()
+
+
+def _ledger_address(text: str | None) -> str | None:
+    """Small letters, as addresses are compared here; wallets and explorers print a checksum's capitals."""
+    from protocol.errors import UsageError
+
+    if text is not None and not re.fullmatch(r"0x[0-9a-fA-F]{40}", text):
+        why = f"{text}: an address is 0x and 40 hexadecimal digits"
+        raise UsageError("that is no address", why, "give --ledger the address of the pool's Ledger")
+    return text and text.lower()
