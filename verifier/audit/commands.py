@@ -21,6 +21,7 @@ from verifier.audit.options import (
     SubmissionId,
 )
 from verifier.audit.takeover_commands import attest_earnings, attest_epoch, claim, commit_earnings, commit_epoch
+from verifier.audit.verifiers_commands import verifiers
 
 if TYPE_CHECKING:
     from protocol.bundle import ProofBundle
@@ -145,7 +146,8 @@ def _print(report: Report, as_json: bool) -> int:
     return report.exit_code
 
 
+REPORTS = (verifiers,)
 CHALLENGES = (challenge, dispute_earnings, challenge_inclusion)
 TAKEOVER = (attest_epoch, commit_epoch, attest_earnings, commit_earnings, claim)
-for command in (*CHALLENGES, *TAKEOVER):
+for command in (*REPORTS, *CHALLENGES, *TAKEOVER):
     app.command()(command)

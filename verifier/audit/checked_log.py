@@ -1,0 +1,93 @@
+"""What a report stands on: a pool's log, read once from end to end under heads of the chain, or the coordinator's own.
+
+In: URLs. Out: `CheckedLog`. Where there is no chain, what comes out is consistent in itself, and anchored to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.api import LogEntry, PoolInfo
+from protocol.chain.contracts import Contracts
+from protocol.chain.pool import ChainPool, LogHead
+from protocol.client import CoordinatorClient
+from protocol.clock import SystemClock
+from protocol.errors import UsageError
+from protocol.signing import SigningDomain
+from verifier.audit.log_reader import heads_on_chain, read_log
+from verifier.history import ReadEntries
+
+NOT_ANCHORED = "the coordinator's own heads: consistent, not anchored (give --chain)"
+
+
+@dataclass(frozen=True)
+class CheckedLog:
+    """A pool and its log. `chain` is None where the heads are the coordinator's word; `anchor` says which they are."""
+
+    pool: PoolInfo
+    domain: SigningDomain
+    read_entries: ReadEntries
+    heads: Sequence[LogHead]
+    anchor: str
+    chain: ChainPool | None = None
+
+    @property
+    def num_leaves(self) -> int:
+        return self.heads[-1].size if self.heads else 0
+
+    @property
+    def num_epochs(self) -> int:
+        """How many the heads cover."""
+        return self.heads[-1].epoch + 1 if self.heads else 0
+
+    def events(self) -> Iterator[tuple[int, LogEntry]]:
+        """(epoch, event) of every leaf; to be believed once it has ended. Raises VerificationFailed."""
+        return read_log(self.read_entries, self.heads)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "pool_id": self.pool.pool_id,
+            "anchored": self.chain is not None,
+            "anchor": self.anchor,
+            "num_epochs": self.num_epochs,
+            "num_leaves": self.num_leaves,
+            "root": self.heads[-1].root if self.heads else None,
+        }
+
+    def line(self) -> str:
+        """For a terminal."""
+        return f"log of {self.num_leaves} leaves, {self.num_epochs} epochs; {self.anchor}"
+
+
+@contextmanager
+def checked_log(client: CoordinatorClient, chain: str | None, ledger: str | None) -> Iterator[CheckedLog]:
+    """The log that a coordinator serves. Nothing of it is read yet."""
+    if chain is None and ledger is not None:
+        raise UsageError("a Ledger is read from a chain", "--ledger without --chain", "give --chain too")
+    pool = client.pool()
+    if chain is None:
+        domain = SigningDomain(pool.chain_id, pool.contracts.ledger, pool.deployment_salt)
+        yield CheckedLog(pool, domain, client.entries, own_heads(client), NOT_ANCHORED)
+        return
+    contracts = Contracts.connect(chain, ledger or pool.contracts.ledger, SystemClock())
+    with closing(contracts.client.rpc):
+        yield anchored_log(client, pool, contracts)
+
+
+def anchored_log(client: CoordinatorClient, pool: PoolInfo, contracts: Contracts) -> CheckedLog:
+    anchor = f"anchored: chain {contracts.client.chain_id}, Ledger {contracts.addresses.ledger}"
+    heads = heads_on_chain(contracts, pool.pool_id)
+    return CheckedLog(pool, contracts.domain, client.entries, heads, anchor, ChainPool(contracts, pool.pool_id))
+
+
+def own_heads(client: CoordinatorClient) -> list[LogHead]:
+    """The heads that the coordinator says are on chain."""
+    heads: list[LogHead] = []
+    after = -1
+    while page := client.epochs(after):
+        heads += [LogHead(view.epoch, view.size, view.root) for view in page if view.block is not None]
+        after = page[-1].epoch
+    return heads
