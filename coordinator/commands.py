@@ -40,6 +40,26 @@ def unbond(config: ConfigFile = None, as_json: AsJson = False) -> None:
     _tell(run_unbond(config), as_json)
 
 
+@app.command("log-key")
+def log_key(
+    out: Annotated[Path, typer.Option("--out", help="The keystore to write.")],
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", help="Its password on the first line; else PROOFPOOL_PASSWORD.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the key that signs a log's checkpoints; prints the public key that the pool is created with."""
+    import json
+
+    from coordinator.checkpoints import create_log_key
+    from protocol.keystore import read_password
+
+    public_key = create_log_key(out, read_password(password_file))
+    print(
+        json.dumps({"schema_version": 1, "checkpoint_key": public_key, "keystore": str(out)}) if as_json else public_key
+    )
+
+
 @app.command()
 def migrate(config: ConfigFile = None) -> None:
     """Bring the database to the current schema."""

@@ -27,6 +27,8 @@ class CoordinatorConfig(RoleConfig):
     keystore: Path
     """The coordinator's key: signs tasks, receipts and batches, and sends the pool's transactions."""
     password_file: Path | None = None
+    checkpoint_keystore: Path | None = None
+    """The key that signs the log's checkpoints, where the pool's record names one; opened with the same password."""
     data_dir: Path
     """Database, blobs, and the resolved configuration."""
     database_url: str | None = None

@@ -20,6 +20,7 @@ from coordinator.refusals import Refusals
 from protocol.api import ContractAddresses
 from protocol.chain.contracts import Contracts
 from protocol.clock import Clock
+from protocol.merkle.note import NoteSigner
 from protocol.signing import Signer, SigningDomain
 
 
@@ -44,6 +45,7 @@ class Coordinator:
         signer: Signer,
         clock: Clock,
         chain: Contracts,
+        log_signer: NoteSigner | None = None,
     ) -> None:
         self.config = config
         self.engine = engine
@@ -53,6 +55,7 @@ class Coordinator:
         self.clock = clock
         self.chain = chain
         self.refusals = Refusals()
+        self.log_signer = log_signer
         self._readers = sessionmaker(engine, expire_on_commit=False)
         self._writers = sessionmaker(engine.execution_options(**WRITES), expire_on_commit=False)
 

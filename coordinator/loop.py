@@ -8,6 +8,7 @@
     settle            consumes revealed verdicts        produces accepted, rejected, disputed; earnings
     reaudit           consumes settled work, beacons    produces draws of round 1; challenged; earnings
     close_epoch       consumes the log's new leaves     produces an epoch and its queued commit
+    sign_checkpoints  consumes anchored epochs          produces their signed notes
     propose_earnings  consumes the log's payments       produces an earnings root to be attested
     answer_demands    consumes doubted promises         produces queued answers
     send_outbox       consumes queued calls             produces mined ones
@@ -24,6 +25,7 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy.exc import OperationalError
 
+from coordinator.checkpoints import sign_checkpoints
 from coordinator.context import Coordinator
 from coordinator.draws import open_draws
 from coordinator.earnings import propose_earnings
@@ -49,6 +51,7 @@ STAGES: tuple[Stage, ...] = (
     settle,
     reaudit,
     close_epoch,
+    sign_checkpoints,
     propose_earnings,
     answer_demands,
     send_outbox,

@@ -18,6 +18,7 @@ import uvicorn
 from coordinator.api.app import create_app
 from coordinator.blobs import BlobStore
 from coordinator.bond import report_bond
+from coordinator.checkpoints import log_signer
 from coordinator.config import CoordinatorConfig
 from coordinator.context import Coordinator, Deployment
 from coordinator.db.engine import open_engine, usable_database
@@ -104,6 +105,7 @@ def build_coordinator(config: CoordinatorConfig, clock: Clock) -> Coordinator:
         signer=signer,
         clock=clock,
         chain=contracts,
+        log_signer=log_signer(config, contracts),
     )
     with coordinator.writing() as session:
         for file in config.rules_files:

@@ -29,6 +29,7 @@ MAX_ANSWER_BYTES = 64 << 20
 MAX_FILE_BYTES = 256 << 20
 """Of a rollout file, sixteen times what a coordinator takes unless it is told otherwise."""
 MAX_BATCH_BYTES = 4 << 30
+MAX_NOTE_BYTES = 64 << 10
 
 T = TypeVar("T", bound=BaseModel)
 A = TypeVar("A")
@@ -160,6 +161,11 @@ class CoordinatorClient:
 
     def status(self) -> api.Status:
         return self._get(api.Status, "/v1/status")
+
+    def checkpoint(self, epoch: int | None = None) -> str:
+        """The signed note of an epoch, or the newest. Raises NotFound."""
+        path = "/v1/checkpoint" if epoch is None else f"/v1/checkpoints/{epoch}"
+        return self._request("GET", path, most_bytes=MAX_NOTE_BYTES).text
 
     def entries(
         self, start: int, limit: int = 1000, *, subject: str | None = None, event_type: str | None = None

@@ -73,22 +73,34 @@ def create_keystore(
     path: Path, password: str, *, secret: bytes | None = None, scrypt_n: int = STRONG_SCRYPT_N
 ) -> Signer:
     """Write a new key (or `secret`) to `path`, encrypted. Raises KeyFailure where a file is already there."""
-    keyfile = _keyfile_library()
+    signer_secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
+    signer = Signer(signer_secret)
+    write_secret(path, password, signer_secret, scrypt_n=scrypt_n)
+    return signer
+
+
+def write_secret(path: Path, password: str, secret: bytes, *, scrypt_n: int = STRONG_SCRYPT_N) -> None:
+    """Any 32-byte secret, such as an Ed25519 seed, as a keystore. Raises KeyFailure where a file is already there."""
     if path.exists():
         raise KeyFailure("a keystore is already there", str(path), "choose another name: keys are never overwritten")
-    signer_secret = secrets.token_bytes(32) if secret is None else secret
-    signer = Signer(signer_secret)
-    document = keyfile.create_keyfile_json(signer_secret, password.encode(), kdf="scrypt", iterations=scrypt_n)
+    document = _keyfile_library().create_keyfile_json(secret, password.encode(), kdf="scrypt", iterations=scrypt_n)
     write_atomically(path, json.dumps(document).encode(), mode=0o600)
-    return signer
 
 
 def open_keystore(path: Path, password: str) -> Signer:
     """Raises KeyFailure where the file is missing, readable by others, damaged, or the password is wrong."""
+    return Signer(read_secret(path, password))
+
+
+def read_secret(path: Path, password: str) -> bytes:
+    """What a keystore holds. Raises KeyFailure as `open_keystore`."""
     keyfile = _keyfile_library()
     document = _read_document(path)
     try:
-        return Signer(keyfile.decode_keyfile_json(document, password.encode()))
+        secret = bytes(keyfile.decode_keyfile_json(document, password.encode()))
+        if len(secret) == KEY_BYTES:
+            return secret
+        reason = f"{len(secret)} bytes"
     except Exception as error:  # the library raises a different type for each kind of damage
         reason = str(error) if "MAC" in str(error) else type(error).__name__
     # Not chained: a cause may carry key material.

@@ -49,6 +49,8 @@ class Provider:
 class Accounts:
     operator: Account
     coordinator: Account
+    log: Account
+    """Not an account of the chain: the Ed25519 seed that the coordinator signs checkpoints with."""
     trainer: Account
     providers: tuple[Provider, ...]
     validators: tuple[Account, ...]
@@ -60,6 +62,7 @@ class Accounts:
         return cls(
             operator=Account("operator", from_hex0x(DEVELOPER_KEY)),
             coordinator=_account(seed, "coordinator"),
+            log=_account(seed, "log"),
             trainer=_account(seed, "trainer"),
             providers=tuple(
                 Provider(_account(seed, f"provider-{i}"), _account(seed, f"worker-{i}"), kind)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from protocol.merkle.note import public_key_of
 from protocol.reasons import SLASHABLE_MASK
 from protocol.rules import Rules
-from protocol.wire import ZERO_ADDRESS, ZERO_HASH
+from protocol.wire import ZERO_ADDRESS
 from testnet.accounts import Accounts
 
 CREDIT = 10**18
@@ -61,7 +62,7 @@ def pool_config(accounts: Accounts, rules: Rules, model_hash: str, max_async: in
         "model_hash": model_hash,
         "environment_hash": rules.environment.environment_hash,
         "rules_hash": rules.rules_hash,
-        "checkpoint_key": ZERO_HASH,
+        "checkpoint_key": "0x" + public_key_of(accounts.log.secret).hex(),
         "slashable_mask": SLASHABLE_MASK,
         "max_async": max_async,
         "max_units": rules.max_units,

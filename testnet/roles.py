@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from protocol.files import write_atomically
-from protocol.keystore import CHEAP_SCRYPT_N, create_keystore
+from protocol.keystore import CHEAP_SCRYPT_N, write_secret
 from testnet import profile
 from testnet.accounts import PASSWORD, Account, Provider, keystore_path
 from testnet.genesis import Genesis
@@ -54,8 +54,9 @@ class Site:
         return Process(name, [sys.executable, "-m", *command], log, niceness, may_finish=may_finish)
 
 
-def coordinator(site: Site, account: Account, rules_file: Path, groups_per_step: int) -> Process:
+def coordinator(site: Site, account: Account, log: Account, rules_file: Path, groups_per_step: int) -> Process:
     settings = _joining(site, account, with_url=False) | {
+        "checkpoint_keystore": str(_keystore(site, log)),
         "ledger": site.genesis.contracts.ledger,
         "first_block": site.genesis.first_block,
         "rules_files": [str(rules_file)],
@@ -113,21 +114,25 @@ def verifier(site: Site, account: Account) -> Process:
 
 def _joining(site: Site, account: Account, with_url: bool = True) -> dict[str, Any]:
     """What every role needs to know; its keystore is made on the way."""
-    keystore = keystore_path(site.run_dir / "keys", account)
     password_file = site.run_dir / "keys" / "password"
     if not password_file.exists():
         write_atomically(password_file, PASSWORD.encode() + b"\n", mode=0o600)
-    if not keystore.exists():
-        create_keystore(keystore, PASSWORD, secret=account.secret, scrypt_n=CHEAP_SCRYPT_N)
     settings = {
         "chain_url": site.chain_url,
         "pool_id": site.genesis.pool_id,
-        "keystore": str(keystore),
+        "keystore": str(_keystore(site, account)),
         "password_file": str(password_file),
         "data_dir": str(site.run_dir / "data" / account.name),
         "log_format": site.log_format,
     }
     return settings | {"coordinator_url": site.coordinator_url} if with_url else settings
+
+
+def _keystore(site: Site, account: Account) -> Path:
+    keystore = keystore_path(site.run_dir / "keys", account)
+    if not keystore.exists():
+        write_secret(keystore, PASSWORD, account.secret, scrypt_n=CHEAP_SCRYPT_N)
+    return keystore
 
 
 def _write_config(site: Site, name: str, settings: Mapping[str, Any]) -> Path:

@@ -160,7 +160,9 @@ class Run:
     def _prepared_roles(self) -> dict[str, Process]:
         rules_file = write_rules(self.rules, self.run_dir / "config" / "rules.json")
         prepared = [
-            roles.coordinator(self.site, self.accounts.coordinator, rules_file, self.plan.groups_per_step),
+            roles.coordinator(
+                self.site, self.accounts.coordinator, self.accounts.log, rules_file, self.plan.groups_per_step
+            ),
             roles.relay(self.site),
             roles.trainer(self.site, self.accounts.trainer, self.plan.num_steps, self.plan.recipe),
             *(roles.worker(self.site, provider) for provider in self.accounts.providers),

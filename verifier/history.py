@@ -38,6 +38,8 @@ CREATE TABLE IF NOT EXISTS settling_leaf (
 MAX_ENTRIES = 1000
 ReadEntries = Callable[[int, int], Sequence[LogEntry]]
 """(first index, how many at most) to log entries in order."""
+Observer = Callable[[LogEntry, LogHead], None]
+"""Hears of an event under the head that anchors it."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,11 @@ class Settled(Leaf):
 
 
 class History:
-    """The checked log."""
+    """The checked log. `observers` hear of each event in the transaction that takes its epoch over."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, observers: Sequence[Observer] = ()) -> None:
         self._db = db
+        self._observers = observers
         db.executescript(SCHEMA)
         self.payments = Payments(db)
 
@@ -127,6 +130,8 @@ class History:
             for entry in entries:
                 self._store(frontier.append(checked_leaf(entry, frontier.size)))
                 self._apply(entry, head.epoch)
+                for observe in self._observers:
+                    observe(entry, head)
         check_head(frontier, head)
         self._db.execute("INSERT INTO head VALUES (?, ?, ?)", (head.epoch, head.size, head.root))
 

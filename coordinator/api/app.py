@@ -10,7 +10,20 @@ from collections.abc import Collection
 
 from fastapi import APIRouter, FastAPI
 
-from coordinator.api import batches, earnings, epochs, health, log, pool, submissions, tasks, trace, verdicts, weights
+from coordinator.api import (
+    batches,
+    checkpoints,
+    earnings,
+    epochs,
+    health,
+    log,
+    pool,
+    submissions,
+    tasks,
+    trace,
+    verdicts,
+    weights,
+)
 from coordinator.api.body import MAX_JSON_BYTES, BodyLimit
 from coordinator.api.problems import ProblemBoundary, install_problems
 from coordinator.context import Coordinator
@@ -26,6 +39,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     weights.router,
     earnings.router,
     epochs.router,
+    checkpoints.router,
     log.router,
     trace.router,
     health.router,

@@ -148,6 +148,8 @@ class Epoch(Base):
     beacon_block: Mapped[Count | None]
     """The block whose hash the beacon will be, or is."""
     beacon_hash: Mapped[HashText | None]
+    checkpoint: Mapped[str | None]
+    """The head as a signed note, once the chain has it, where the pool names a key for that."""
 
 
 class Earnings(Base):

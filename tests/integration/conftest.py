@@ -39,6 +39,8 @@ from protocol.chain.contracts import Contracts
 from protocol.chain.lane import Lane
 from protocol.chain.rpc import JsonRpc
 from protocol.clock import Clock, SystemClock
+from protocol.merkle.checkpoint import origin_of
+from protocol.merkle.note import NoteSigner, public_key_of
 from protocol.reasons import SLASHABLE_MASK, Outcome, RejectReason
 from protocol.rules import Rules
 from protocol.signing import Signer
@@ -65,6 +67,7 @@ CREDIT = 10**18
 PRICE_WEI, VERIFY_PRICE_WEI = 3 * 10**15 + 1, 10**13 + 7
 COORDINATOR_BOND_WEI = 20 * CREDIT
 NUM_VALIDATORS = 3
+LOG_SECRET = b"of a log that tests keep  32 byte"[:32]
 SETTLING = {"judge_period": 40, "challenge_window": 15, "appeal_period": 15, "jury_period": 200}
 
 
@@ -242,6 +245,7 @@ def make_coordinator(config: CoordinatorConfig, contracts: Contracts, signer: Si
         signer=signer,
         clock=clock,
         chain=contracts,
+        log_signer=NoteSigner(origin_of(CHAIN_ID, contracts.addresses.ledger, config.pool_id), LOG_SECRET),
     )
 
 
@@ -249,7 +253,7 @@ def pool_config(rules: Rules, coordinator: Signer, trainer: Signer) -> dict[str,
     return {
         **{name: number_hash(1) for name in ("model_hash", "environment_hash")},
         "rules_hash": rules.rules_hash,
-        "checkpoint_key": "0x" + "00" * 32,
+        "checkpoint_key": "0x" + public_key_of(LOG_SECRET).hex(),
         "slashable_mask": SLASHABLE_MASK,
         "price": PRICE_WEI,
         "verify_price": VERIFY_PRICE_WEI,

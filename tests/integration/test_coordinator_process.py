@@ -20,11 +20,12 @@ from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
 from protocol.errors import CoordinatorUnreachable
 from protocol.http import RequestSigner
-from protocol.keystore import CHEAP_SCRYPT_N, create_keystore
+from protocol.keystore import CHEAP_SCRYPT_N, create_keystore, write_secret
 from protocol.signing import Signer
 from testnet.chain.genesis import dev_secrets
 from testnet.chain.process import python_environment
 from tests.flaky_node import FlakyNode
+from tests.integration.conftest import LOG_SECRET
 
 DEADLINE_SECONDS = 60
 PASSWORD = "of no value"
@@ -41,11 +42,12 @@ class Server:
         folder.mkdir(exist_ok=True)
         keystore, password = folder / "key.json", folder / "password"
         create_keystore(keystore, PASSWORD, secret=key, scrypt_n=CHEAP_SCRYPT_N)
+        write_secret(folder / "log.json", PASSWORD, LOG_SECRET, scrypt_n=CHEAP_SCRYPT_N)
         password.write_text(PASSWORD)
         password.chmod(0o600)
         settings = world.coordinator.config.model_dump(mode="json", exclude_none=True)
         settings |= {"keystore": str(keystore), "password_file": str(password), "port": port, "log_format": "json"}
-        settings |= {"loop_seconds": 0.05}
+        settings |= {"loop_seconds": 0.05, "checkpoint_keystore": str(folder / "log.json")}
         self.config = folder / "coordinator.toml"
         self.config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,11 +21,11 @@ from verifier.audit.options import (
 )
 from verifier.audit.takeover_commands import attest_earnings, attest_epoch, claim, commit_earnings, commit_epoch
 from verifier.audit.verifiers_commands import verifiers
+from verifier.audit.watch_commands import checkpoint, watch
 
 if TYPE_CHECKING:
     from protocol.bundle import ProofBundle
     from verifier.audit.ground import Ground
-    from verifier.audit.step import Report
 
 app = typer.Typer(no_args_is_help=True, help="Check the history: submissions, money, the log.")
 
@@ -46,11 +45,12 @@ def verify(
     as_json: JsonOption = False,
 ) -> int:
     """Check one submission from its bytes to its payment or slash, each step ✓ or ✗."""
+    from verifier.audit.report import print_report
     from verifier.audit.verify import verify_bundle
 
     _check_ground(chain, ledger, trusted_head)
     evidence = _read_bundle(bundle) if bundle is not None else _fetch_bundle(coordinator, submission_id)
-    return _print(verify_bundle(evidence, _ground(evidence, chain, ledger, trusted_head), submission_id), as_json)
+    return print_report(verify_bundle(evidence, _ground(evidence, chain, ledger, trusted_head), submission_id), as_json)
 
 
 @app.command()
@@ -66,6 +66,7 @@ def money(
     from protocol.clock import SystemClock
     from protocol.errors import UsageError
     from verifier.audit.money import audit_money
+    from verifier.audit.report import print_report
 
     if chain is None:
         raise UsageError("this needs a chain", "no --chain", "give the URL of a node of the pool's chain")
@@ -73,7 +74,7 @@ def money(
         pool = client.pool()
         contracts = Contracts.connect(chain, ledger or pool.contracts.ledger, SystemClock())
         with closing(contracts.client.rpc):
-            return _print(audit_money(client, contracts, pool), as_json)
+            return print_report(audit_money(client, contracts, pool), as_json)
 
 
 @app.command()
@@ -137,17 +138,9 @@ def _ground(evidence: ProofBundle, chain: str | None, ledger: str | None, head: 
     return claims_alone(evidence) if head is None else trusted_head(evidence, *parse_head(head))
 
 
-def _print(report: Report, as_json: bool) -> int:
-    if as_json:
-        typer.echo(json.dumps(report.as_json(), indent=2))
-    else:
-        for line in report.lines():
-            typer.echo(line)
-    return report.exit_code
-
-
+WATCHES = (checkpoint, watch)
 REPORTS = (verifiers,)
 CHALLENGES = (challenge, dispute_earnings, challenge_inclusion)
 TAKEOVER = (attest_epoch, commit_epoch, attest_earnings, commit_earnings, claim)
-for command in (*REPORTS, *CHALLENGES, *TAKEOVER):
+for command in (*WATCHES, *REPORTS, *CHALLENGES, *TAKEOVER):
     app.command()(command)

@@ -1,0 +1,262 @@
+"""Who watches a log finds what was changed in it, tells each thing once, and forgets nothing in a crash."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.api import LogEntry
+from protocol.errors import ConfigError, NotFound, VerificationFailed
+from protocol.merkle.checkpoint import sign_checkpoint
+from protocol.merkle.note import NoteSigner
+from verifier.audit.alerts import Alert
+from verifier.audit.watch import Watch, stay_with_pool
+from verifier.store import open_store
+
+SUBMISSION, NODE, VALIDATOR = "0x" + "5b" * 32, "0x" + "a1" * 20, "0x" + "b0" * 20
+SIGNER = NoteSigner("log", bytes(range(32)))
+
+
+@dataclass
+class Served:
+    """A coordinator that answers from a log, and has signed its newest anchored head."""
+
+    log: Any
+    chain: Any
+    note: str | None = None
+
+    def entries(self, start: int, limit: int) -> list[LogEntry]:
+        return self.log.read(start, limit)  # type: ignore[no-any-return]
+
+    def checkpoint(self) -> str:
+        if self.note is not None:
+            return self.note
+        if not self.chain.head_list:
+            raise NotFound("no checkpoint is signed yet")
+        head = self.chain.head_list[-1]
+        return sign_checkpoint(SIGNER, head.size, head.root)
+
+
+@pytest.fixture
+def served(log: Any, chain: Any) -> Served:
+    """Two epochs: work that came in, and what became of it."""
+    log.append("submission.received", SUBMISSION, time=110, node=NODE, num_units=5, provider=NODE)
+    close(log, chain, time=120)
+    log.append("submission.rejected", SUBMISSION, time=130, node=NODE, reason="toploc_mismatch", num_units=5)
+    close(log, chain, time=140)
+    return Served(log, chain)
+
+
+def close(log: Any, chain: Any, time: int) -> None:
+    """An epoch's own leaf, and its head on chain two seconds later."""
+    log.append("epoch.closed", time=time, epoch=len(chain.head_list))
+    log.anchor(chain)
+    chain.head_list[-1] = replace(chain.head_list[-1], time=time + 2)
+
+
+@pytest.fixture
+def watching(store: sqlite3.Connection) -> Callable[..., Watch]:
+    """A watch as each start of the process makes it, on one memory."""
+
+    def make(served: Served, nodes: tuple[str, ...] = (), key: Any = SIGNER.key) -> Watch:
+        return Watch(store, served, served.chain, key=key, nodes=nodes)  # type: ignore[arg-type]
+
+    return make
+
+
+def kinds(alerts: list[Alert]) -> list[str]:
+    return [alert.kind for alert in alerts]
+
+
+def test_an_honest_log_is_followed_in_silence(served: Served, watching: Callable[..., Watch]) -> None:
+    watch = watching(served)
+    assert list(watch.turn()) == []
+    close(served.log, served.chain, time=150)
+    assert list(watch.turn()) == []
+    progress = watch.progress
+    assert (progress.epochs, progress.size, progress.checkpoint_size) == (3, 5, 5)
+    assert progress.num_again == 4 and progress.num_faults == 0
+
+
+def test_a_watch_goes_on_where_it_stopped(served: Served, watching: Callable[..., Watch]) -> None:
+    list(watching(served).turn())
+    close(served.log, served.chain, time=150)
+    again = watching(served)
+    assert list(again.turn(0)) == [] and again.progress.size == 5
+
+
+def test_an_event_that_is_rewritten_before_it_is_seen_stops_the_watch(
+    served: Served, watching: Callable[..., Watch]
+) -> None:
+    watch, entry = watching(served), served.log.entries[2]
+    served.log.entries[2] = entry.model_copy(update={"event": entry.event | {"time": 131}})
+    assert kinds(list(watch.turn())) == ["inconsistent"]
+    assert watch.progress.epochs == 1  # what holds is taken over, and nothing past it
+    assert list(watch.turn()) == []  # told once
+    served.log.entries[2] = entry
+    assert list(watch.turn()) == [] and watch.progress.epochs == 2
+
+
+@pytest.mark.parametrize("lie", ["rewritten", "dropped", "reordered", "time"])
+def test_an_event_that_is_changed_after_it_was_seen_is_found(
+    served: Served, watching: Callable[..., Watch], lie: str
+) -> None:
+    watch, entries = watching(served), served.log.entries
+    assert list(watch.turn()) == []
+    if lie == "dropped":
+        del entries[0]
+    elif lie == "reordered":
+        entries[0], entries[1] = entries[1], entries[0]
+    else:
+        changes: dict[str, Any] = {"time": 1} if lie == "time" else {"data": {"node": VALIDATOR}}
+        entries[0] = type(served.log)().append(
+            "submission.received", SUBMISSION, **({"time": 110} | {"node": NODE} | changes)
+        )
+    found = list(watch.turn())
+    assert "rewritten" in kinds(found) and all(alert.is_fault for alert in found)
+    assert found[0].log_index == 0 and watch.progress.num_faults >= 1
+
+
+def test_a_log_that_ends_early_now_is_found(served: Served, watching: Callable[..., Watch]) -> None:
+    watch = watching(served)
+    assert list(watch.turn()) == []
+    del served.log.entries[2:]
+    assert kinds(list(watch.turn())) == ["rewritten", "inconsistent"]
+
+
+def test_an_event_from_before_the_one_before_it_is_back_dated(
+    log: Any, chain: Any, served: Served, watching: Callable[..., Watch]
+) -> None:
+    log.append("submission.received", "0x" + "6c" * 32, time=125, node=NODE, num_units=5, provider=NODE)
+    close(log, chain, time=150)
+    (alert,) = watching(served).turn()
+    assert (alert.kind, alert.is_fault, alert.log_index) == ("back_dated", True, 4)
+    assert "125" in alert.detail and "140" in alert.detail
+
+
+def test_an_event_from_after_its_epoch_was_on_chain_is_post_dated(
+    log: Any, chain: Any, served: Served, watching: Callable[..., Watch]
+) -> None:
+    close(log, chain, time=150)
+    chain.head_list[-1] = replace(chain.head_list[-1], time=149)
+    (alert,) = watching(served).turn()
+    assert (alert.kind, alert.epoch) == ("post_dated", 2)
+
+
+def test_time_goes_back_where_the_chain_did(
+    log: Any, chain: Any, served: Served, watching: Callable[..., Watch]
+) -> None:
+    log.append("chain.reorged", time=138, fork_block=7)
+    close(log, chain, time=139)
+    assert kinds(list(watching(served).turn())) == ["reorg"]
+
+
+def test_seats_that_contradict_each_other_are_news(
+    log: Any, chain: Any, served: Served, watching: Callable[..., Watch]
+) -> None:
+    log.append("stamp.disputed", SUBMISSION, time=145, validator=VALIDATOR, by_seat=2, largest_difference=1.5)
+    log.append("reaudit.disagreed", SUBMISSION, time=146, num_units=5, accepted=True)
+    close(log, chain, time=150)
+    found = list(watching(served).turn())
+    assert kinds(found) == ["verifiers", "verifiers"] and not any(alert.is_fault for alert in found)
+    assert VALIDATOR in found[0].detail
+
+
+def test_what_happens_to_a_named_node_is_told_with_its_reason(served: Served, watching: Callable[..., Watch]) -> None:
+    received, rejected = watching(served, nodes=(NODE,)).turn()
+    assert (received.kind, rejected.kind) == ("node", "node")
+    assert "submission.rejected" in rejected.detail and "toploc_mismatch" in rejected.detail
+    assert rejected.subject == SUBMISSION
+
+
+def test_other_nodes_are_not(served: Served, watching: Callable[..., Watch]) -> None:
+    assert list(watching(served, nodes=(VALIDATOR,)).turn()) == []
+
+
+def test_what_the_court_does_is_news(log: Any, chain: Any, served: Served, watching: Callable[..., Watch]) -> None:
+    log.append("chain.CaseUpheld", SUBMISSION, time=141, arguments={"reason": "64", "node": NODE}, contract="court")
+    close(log, chain, time=150)
+    (alert,) = watching(served).turn()
+    assert alert.kind == "case" and "chain.CaseUpheld, reason 64" in alert.detail
+
+
+def test_a_payment_that_nothing_earns_is_a_fault(
+    log: Any, chain: Any, served: Served, watching: Callable[..., Watch]
+) -> None:
+    log.append("submission.accepted", "0x" + "6c" * 32, time=141, num_units=5, payments=[[NODE, "7"]])
+    close(log, chain, time=150)
+    found = list(watching(served).turn())
+    assert "unearned" in kinds(found) and found[-1].is_fault
+
+
+def test_a_checkpoint_of_another_root_is_a_fault_and_stays(served: Served, watching: Callable[..., Watch]) -> None:
+    served.note = sign_checkpoint(SIGNER, 4, "0x" + "77" * 32)
+    watch = watching(served)
+    (alert,) = watch.turn()
+    assert alert.kind == "rewritten" and alert.is_fault and "0x" + "77" * 32 in alert.detail
+
+
+def test_two_checkpoints_of_one_size_are_a_fault(served: Served, watching: Callable[..., Watch]) -> None:
+    """Also where the leaves that would tell which is true haven't come yet."""
+    watch = watching(served)
+    served.note = sign_checkpoint(SIGNER, 9, "0x" + "77" * 32)
+    assert list(watch.turn()) == []
+    served.note = sign_checkpoint(SIGNER, 9, "0x" + "78" * 32)
+    assert kinds(list(watch.turn())) == ["rewritten"]
+
+
+def test_a_checkpoint_of_another_key_is_a_fault(served: Served, watching: Callable[..., Watch]) -> None:
+    served.note = sign_checkpoint(NoteSigner("log", bytes(32)), 4, served.log.tree.root)
+    assert kinds(list(watching(served).turn())) == ["inconsistent"]
+
+
+def test_a_checkpoint_that_somebody_kept_is_held_against_the_log(
+    served: Served, watching: Callable[..., Watch]
+) -> None:
+    watch, kept = watching(served), sign_checkpoint(SIGNER, 2, served.chain.head_list[0].root)
+    watch.remember(kept, "kept.note")
+    assert list(watch.turn()) == []
+    other = watching(served)
+    other.remember(sign_checkpoint(SIGNER, 2, "0x" + "77" * 32), "other.note")
+    (alert, *_) = other.turn()
+    assert alert.kind == "rewritten" and "other.note" in alert.detail
+
+
+def test_a_pool_without_a_key_is_watched_by_its_heads(served: Served, watching: Callable[..., Watch]) -> None:
+    watch = watching(served, key=None)
+    assert list(watch.turn()) == [] and watch.progress.size == 4
+    with pytest.raises(VerificationFailed, match="no key"):
+        watch.remember(sign_checkpoint(SIGNER, 2, "0x" + "77" * 32), "kept.note")
+
+
+def test_another_branch_of_the_chain_is_found(served: Served, watching: Callable[..., Watch]) -> None:
+    watch = watching(served)
+    assert list(watch.turn()) == []
+    served.chain.head_list[1] = replace(served.chain.head_list[1], root="0x" + "77" * 32)
+    served.note = sign_checkpoint(SIGNER, 2, served.chain.head_list[0].root)
+    assert kinds(list(watch.turn())) == ["inconsistent"]
+
+
+def test_what_a_crash_kept_from_being_told_is_told_at_the_next_start(
+    served: Served, watching: Callable[..., Watch]
+) -> None:
+    turn = watching(served, nodes=(NODE,)).turn()
+    first = next(turn)  # and the process ends
+    turn.close()
+    again = list(watching(served, nodes=(NODE,)).turn())
+    assert again[0] == first and len(again) == 2
+    assert list(watching(served, nodes=(NODE,)).turn()) == []
+
+
+def test_a_memory_is_of_one_pool(tmp_path: Path) -> None:
+    db = open_store(tmp_path)
+    stay_with_pool(db, 1)
+    stay_with_pool(db, 1)
+    with pytest.raises(ConfigError, match="another pool"):
+        stay_with_pool(db, 2)
+    db.close()

@@ -1,0 +1,142 @@
+"""What an auditor who watches a log wants to be told, kept until it has been.
+
+In: events of the checked log, in order. Out: rows of the table `alert`, written in the transaction that takes the
+event's epoch over, so that no crash loses one. A fault is something that no honest log has; the rest is news.
+
+    back_dated, post_dated   an event's time is before that of the one before it, or after its epoch was on chain
+    unearned                 a payment that nothing in the log earns
+    verifiers                seats contradict each other, about an outcome or about a work stamp
+    case                     the Court, the jury or a broken promise: what the chain says of it
+    reorg                    the chain dropped blocks, says the coordinator
+    node                     whatever happens to a node that was named, but for leases and draws
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from protocol.api import LogEntry
+from protocol.chain.pool import LogHead
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS alert (
+    number INTEGER PRIMARY KEY, kind TEXT NOT NULL, is_fault INTEGER NOT NULL, epoch INTEGER, log_index INTEGER,
+    subject TEXT, detail TEXT NOT NULL, is_told INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE IF NOT EXISTS log_time (id INTEGER PRIMARY KEY CHECK (id = 1), time INTEGER NOT NULL) STRICT;
+"""
+
+CONTRADICTIONS = {
+    "submission.challenged": "a seat of round 1 contradicts what was settled",
+    "submission.disputed": "no seat is left to judge",
+    "reaudit.disagreed": "both rounds together contradict what was settled",
+    "stamp.disputed": "a seat disputes another's work stamp",
+}
+CASES = (
+    *("Accused", "Appealed", "Challenged", "Implicated", "CaseUpheld", "CaseOverturned", "CaseLapsed", "Slashed"),
+    *("EarningsDisputed", "EarningsRevoked", "DisputeUpheld", "DisputeOverturned", "DisputeLapsed"),
+    *("InclusionDemanded", "PromiseBroken", "IntakeForced", "KeyChanged", "Paused", "PoolClosing"),
+)
+ROUTINE = ("task.leased", "draw.opened")
+SHOWN = ("reason", "validator", "seat", "by_seat", "round", "largest_difference", "node", "provider", "role", "amount")
+MAX_SHOWN_CHARACTERS = 100
+
+
+@dataclass(frozen=True)
+class Alert:
+    """`log_index` and what goes with it are None where the alert is about the log itself."""
+
+    number: int
+    kind: str
+    is_fault: bool
+    epoch: int | None
+    log_index: int | None
+    subject: str | None
+    detail: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"schema_version": 1, "event": "alert", **asdict(self)}
+
+    def line(self) -> str:
+        where = "" if self.log_index is None else f"  leaf {self.log_index}, epoch {self.epoch}"
+        about = f"  {self.subject}" if self.subject and int(self.subject, 16) else ""
+        return f"{'✗' if self.is_fault else '!'} {self.kind:<11} {self.detail}{where}{about}"
+
+
+class Alerts:
+    """The table, and the rules of what comes into it. `nodes`: addresses whose fate is wanted."""
+
+    def __init__(self, db: sqlite3.Connection, nodes: Collection[str] = ()) -> None:
+        self._db = db
+        self._nodes = frozenset(nodes)
+        db.executescript(SCHEMA)
+
+    def observe(self, entry: LogEntry, head: LogHead) -> None:
+        """Take in one event of an epoch that is being checked."""
+        self._check_time(entry, head)
+        kind, data = str(entry.event.get("type")), entry.event.get("data")
+        values = data if isinstance(data, dict) else {}
+        if kind in CONTRADICTIONS:
+            self._note("verifiers", entry, head, _worded(CONTRADICTIONS[kind], values))
+        elif kind == "chain.reorged":
+            self._note("reorg", entry, head, f"blocks from {values.get('fork_block')} on")
+        elif kind.removeprefix("chain.") in CASES:
+            arguments = values.get("arguments")
+            self._note("case", entry, head, _worded(kind, arguments if isinstance(arguments, dict) else {}))
+        if kind not in ROUTINE and values.get("node") in self._nodes:
+            self._note("node", entry, head, _worded(kind, values))
+
+    def note_fault(self, kind: str, detail: str, epoch: int | None = None, log_index: int | None = None) -> None:
+        """Something about the log itself. The same isn't noted twice."""
+        self._insert(kind, True, epoch, log_index, None, detail)
+
+    def untold(self) -> list[Alert]:
+        """Oldest first."""
+        rows = self._db.execute(
+            "SELECT number, kind, is_fault, epoch, log_index, subject, detail FROM alert "
+            "WHERE NOT is_told ORDER BY number"
+        )
+        return [Alert(number, kind, bool(is_fault), *rest) for number, kind, is_fault, *rest in rows]
+
+    def mark_told(self, alert: Alert) -> None:
+        self._db.execute("UPDATE alert SET is_told = 1 WHERE number = ?", (alert.number,))
+
+    def num_faults(self) -> int:
+        return int(self._db.execute("SELECT COUNT(*) FROM alert WHERE is_fault").fetchone()[0])
+
+    def _check_time(self, entry: LogEntry, head: LogHead) -> None:
+        """Times only rise, but where the chain dropped blocks, and an epoch is on chain after all that it holds."""
+        time = entry.event.get("time")
+        if not isinstance(time, int):
+            self._insert("back_dated", True, head.epoch, entry.index, entry.subject, "it has no time")
+            return
+        row = self._db.execute("SELECT time FROM log_time").fetchone()
+        if row is not None and time < row[0] and entry.event.get("type") != "chain.reorged":
+            detail = f"at {time}, after an event at {row[0]}"
+            self._insert("back_dated", True, head.epoch, entry.index, entry.subject, detail)
+        if head.time and time > head.time:
+            detail = f"at {time}, in an epoch that was on chain at {head.time}"
+            self._insert("post_dated", True, head.epoch, entry.index, entry.subject, detail)
+        self._db.execute("INSERT OR REPLACE INTO log_time VALUES (1, ?)", (time,))
+
+    def _note(self, kind: str, entry: LogEntry, head: LogHead, detail: str) -> None:
+        self._insert(kind, False, head.epoch, entry.index, entry.subject, detail)
+
+    def _insert(
+        self, kind: str, is_fault: bool, epoch: int | None, log_index: int | None, subject: str | None, detail: str
+    ) -> None:
+        known = "SELECT 1 FROM alert WHERE kind = ? AND log_index IS ? AND detail = ?"
+        if self._db.execute(known, (kind, log_index, detail)).fetchone() is None:
+            row = (kind, int(is_fault), epoch, log_index, subject, detail)
+            self._db.execute(
+                "INSERT INTO alert (kind, is_fault, epoch, log_index, subject, detail) VALUES (?, ?, ?, ?, ?, ?)", row
+            )
+
+
+def _worded(what: str, values: Mapping[str, Any]) -> str:
+    """What happened, and those values that say who and why."""
+    shown = [f"{name} {str(values[name])[:MAX_SHOWN_CHARACTERS]}" for name in SHOWN if name in values]
+    return ", ".join([what, *shown])

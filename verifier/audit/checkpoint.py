@@ -1,0 +1,117 @@
+"""Is this checkpoint the log's, and is it of the history that I know?
+
+In: a signed note, the pool's checkpoint key on chain, heads of the chain. Out: a `Report`. Two checkpoints that the
+log's key signed and that aren't of one history prove a rewritten log to anybody, without a chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from protocol.api import EpochView
+from protocol.chain.contracts import Contracts
+from protocol.chain.pool import LogHead
+from protocol.client import CoordinatorClient
+from protocol.errors import NotEligible, VerificationFailed
+from protocol.merkle.checkpoint import Checkpoint, SignedCheckpoint, open_checkpoint, origin_of
+from protocol.merkle.history import verify_consistency
+from protocol.merkle.note import NoteKey
+from protocol.wire import ZERO_HASH
+from verifier.audit.step import Report, StillOpen, Values, must_equal, must_hold, take_step
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """A checkpoint that an auditor has kept, and the file that it is in."""
+
+    source: str
+    signed: SignedCheckpoint
+
+
+def log_key(contracts: Contracts, pool_id: int) -> NoteKey:
+    """The key of a pool's log, from the chain. Raises NotEligible where the pool names none."""
+    found = str(contracts.read("pools", "configOf", pool_id)["checkpoint_key"])
+    if found == ZERO_HASH:
+        raise NotEligible(
+            "this pool's log has no checkpoint key", f"pool {pool_id}", "its heads are on chain only: `audit watch`"
+        )
+    origin = origin_of(contracts.client.chain_id, contracts.addresses.ledger, pool_id)
+    return NoteKey(origin, bytes.fromhex(found.removeprefix("0x")))
+
+
+def audit_checkpoint(
+    note: str,
+    key: NoteKey,
+    client: CoordinatorClient | None,
+    heads: list[LogHead] | None,
+    remembered: list[Remembered],
+    witnesses: tuple[NoteKey, ...] = (),
+) -> Report:
+    """Hold a checkpoint against the chain (`heads`; None for none) and against those that are remembered."""
+    signed = open_checkpoint(note, key, witnesses)
+    checks: dict[str, Callable[[], Values]] = {
+        "signature": partial(_check_signature, signed, key, witnesses),
+        "chain": partial(_check_chain, signed.checkpoint, heads),
+        **{
+            f"since {old.source}": partial(_check_since, old.signed.checkpoint, signed.checkpoint, client)
+            for old in remembered
+        },
+    }
+    steps = tuple(take_step(name, check) for name, check in checks.items())
+    anchor = f"key {key.key_id.hex()} of {key.name}" + ("" if heads is None else ", on chain")
+    return Report(key.name, steps, anchor, f"{signed.checkpoint.size} leaves")
+
+
+def _check_signature(signed: SignedCheckpoint, key: NoteKey, witnesses: tuple[NoteKey, ...]) -> Values:
+    """The log's key signed it (else `open_checkpoint` has refused it); whoever of the witnesses did is named."""
+    seen = {seen.key.name: str(seen.time) for seen in signed.witnesses}
+    missing = [witness.name for witness in witnesses if witness.name not in seen]
+    must_hold("a witness hasn't seen this checkpoint", not missing, ", ".join(missing))
+    return {"size": str(signed.checkpoint.size), "root": signed.checkpoint.root, "key": key.key_id.hex(), **seen}
+
+
+def _check_chain(checkpoint: Checkpoint, heads: list[LogHead] | None) -> Values:
+    """The chain has a head of that size, with that root."""
+    if heads is None:
+        raise StillOpen("no chain to hold it against: give --chain")
+    found = next((head for head in heads if head.size == checkpoint.size), None)
+    if found is None:
+        if not heads or checkpoint.size > heads[-1].size:
+            raise StillOpen(f"the chain's newest head has {heads[-1].size if heads else 0} leaves")
+        if heads[0].epoch and checkpoint.size < heads[0].size:
+            raise StillOpen(f"the chain remembers no heads below {heads[0].size} leaves")
+        raise VerificationFailed("the chain has never had a head of that size", f"{checkpoint.size} leaves")
+    must_equal("the chain has another root at that size", checkpoint.root, found.root)
+    return {"epoch": str(found.epoch)}
+
+
+def _check_since(old: Checkpoint, new: Checkpoint, client: CoordinatorClient | None) -> Values:
+    """The old one is a prefix of the new one, by the coordinator's proof."""
+    if old.size == new.size:
+        must_equal("two roots of one size: the log was rewritten", new.root, old.root)
+        return {"size": str(old.size)}
+    must_hold("it is older than the one that is remembered", old.size < new.size, f"{new.size} leaves, not {old.size}")
+    if client is None:
+        raise StillOpen("no coordinator to ask for a proof")
+    first, last = _epoch_of(old, client), _epoch_of(new, client)
+    path = client.consistency(first.epoch, last.epoch).path
+    must_hold(
+        "the log was rewritten: the remembered checkpoint isn't a prefix of this one",
+        verify_consistency(old.size, new.size, old.root, new.root, path),
+        f"from {old.size} leaves under {old.root} to {new.size} under {new.root}",
+    )
+    return {"size": str(old.size), "new_leaves": str(new.size - old.size)}
+
+
+def _epoch_of(checkpoint: Checkpoint, client: CoordinatorClient) -> EpochView:
+    """The coordinator's epoch of that size. Raises VerificationFailed where it has none: it signed one."""
+    after = -1
+    while page := client.epochs(after):
+        for view in page:
+            if view.size >= checkpoint.size:
+                must_equal("the log has no such checkpoint any more", view.size, checkpoint.size)
+                return view
+        after = page[-1].epoch
+    raise VerificationFailed("the log is shorter than a checkpoint that it signed", f"{checkpoint.size} leaves")

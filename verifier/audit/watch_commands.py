@@ -1,0 +1,190 @@
+"""`proofpool audit watch` and `audit checkpoint`: remember the log, and look whether it is still the same."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from verifier.audit.options import DEFAULT_URL, ChainOption, CoordinatorOption, JsonOption, LedgerOption
+
+if TYPE_CHECKING:
+    from protocol.chain.pool import LogHead
+    from protocol.client import CoordinatorClient
+    from protocol.merkle.note import NoteKey
+    from verifier.audit.alerts import Alert
+    from verifier.audit.checkpoint import Remembered
+    from verifier.audit.watch import Progress, Watch
+
+WatchedChain = Annotated[str, typer.Option("--chain", envvar="PROOFPOOL_CHAIN_URL", help="JSON-RPC of a node.")]
+WitnessOption = Annotated[
+    list[str] | None, typer.Option("--witness", metavar="NAME+ID+KEY", help="A witness that must have seen it.")
+]
+
+
+def watch(
+    state: Annotated[Path, typer.Option("--state", help="The folder that remembers.")],
+    chain: WatchedChain,
+    coordinator: CoordinatorOption = DEFAULT_URL,
+    ledger: LedgerOption = None,
+    checkpoint: Annotated[
+        list[Path] | None, typer.Option("--checkpoint", help="A signed checkpoint that you kept; again for more.")
+    ] = None,
+    node: Annotated[list[str] | None, typer.Option("--node", help="Tell of this node; again for more.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Look once, at every leaf, and end.")] = False,
+    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")] = 10.0,
+    again: Annotated[int, typer.Option("--again", min=0, help="Leaves of before to look at again each time.")] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document a line.")] = False,
+) -> int:
+    """Follow the log, remember its checkpoints, and tell what is wrong or worth knowing. Exit code 3 after a fault."""
+    from protocol.clock import SystemClock
+    from protocol.lock import FolderLock
+    from protocol.signals import stop_on_signals
+    from protocol.waiting import Waiting
+
+    nodes = [_address(one) for one in node or []]
+    with FolderLock(state, "audit watch"), _watching(state, coordinator, chain, ledger, nodes) as found:
+        for file in checkpoint or []:
+            found.remember(_read_note(file), str(file))
+        if once:
+            _turn(found, None, as_json)
+            return 3 if found.progress.num_faults else 0
+        waiting = Waiting(SystemClock(), stop_on_signals("audit"), interval)
+        while not waiting.stop.is_set():
+            waiting.until("coordinator and chain", lambda: _turn(found, again, as_json))
+            waiting.clock.wait(waiting.stop, interval)
+        return 3 if found.progress.num_faults else 0
+
+
+def checkpoint(
+    coordinator: CoordinatorOption = DEFAULT_URL,
+    chain: ChainOption = None,
+    ledger: LedgerOption = None,
+    note: Annotated[Path | None, typer.Option("--note", help="Check this one instead of the newest.")] = None,
+    since: Annotated[
+        list[Path] | None, typer.Option("--since", help="One that you kept: is it a prefix of this? Again for more.")
+    ] = None,
+    log_key: Annotated[
+        str | None, typer.Option("--log-key", metavar="NAME+ID+KEY", help="The log's key, where no chain is asked.")
+    ] = None,
+    witness: WitnessOption = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Keep the signed checkpoint in this file.")] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Check the log's newest signed checkpoint, and keep it: what it signs can't be taken back."""
+    from protocol.client import CoordinatorClient
+    from protocol.errors import UsageError
+    from protocol.files import write_atomically
+    from protocol.merkle.note import NoteKey
+    from verifier.audit.checkpoint import audit_checkpoint
+    from verifier.audit.report import print_report
+
+    if (chain is None) == (log_key is None):
+        raise UsageError(
+            "whose checkpoint is it?", "give one of --chain and --log-key", "`audit checkpoint --chain` prints the key"
+        )
+    witnesses = tuple(NoteKey.parse(text) for text in witness or [])
+    with closing(CoordinatorClient(coordinator)) as client:
+        ground = NoteGround(NoteKey.parse(log_key), None) if log_key else _from_chain(client, chain or "", ledger)
+        text = _read_note(note) if note is not None else client.checkpoint()
+        kept = [_remembered(file, ground.key) for file in since or []]
+        report = audit_checkpoint(text, ground.key, client, ground.heads, kept, witnesses)
+    if out is not None and report.exit_code == 0:
+        write_atomically(out, text.encode())
+    if not as_json:
+        typer.echo(f"log key: {ground.key}")
+    return print_report(report, as_json)
+
+
+@dataclass(frozen=True)
+class NoteGround:
+    """The log's key, and the chain's heads where one was asked."""
+
+    key: NoteKey
+    heads: list[LogHead] | None
+
+
+def _from_chain(client: CoordinatorClient, chain: str, ledger: str | None) -> NoteGround:
+    from protocol.chain.contracts import Contracts
+    from protocol.clock import SystemClock
+    from verifier.audit.checkpoint import log_key
+    from verifier.audit.log_reader import heads_on_chain
+
+    pool = client.pool()
+    contracts = Contracts.connect(chain, ledger or pool.contracts.ledger, SystemClock())
+    with closing(contracts.client.rpc):
+        return NoteGround(log_key(contracts, pool.pool_id), list(heads_on_chain(contracts, pool.pool_id)))
+
+
+@contextmanager
+def _watching(state: Path, coordinator: str, chain: str, ledger: str | None, nodes: Sequence[str]) -> Iterator[Watch]:
+    """The watch that `state` remembers. Raises ConfigError where it remembers another pool's log."""
+    from protocol.chain.contracts import Contracts
+    from protocol.chain.deployment import stay_with
+    from protocol.chain.pool import ChainPool
+    from protocol.client import CoordinatorClient
+    from protocol.clock import SystemClock
+    from protocol.errors import NotEligible
+    from verifier.audit.checkpoint import log_key
+    from verifier.audit.watch import Watch, stay_with_pool
+    from verifier.store import open_store
+
+    with closing(CoordinatorClient(coordinator)) as client, closing(open_store(state)) as db:
+        pool = client.pool()
+        contracts = Contracts.connect(chain, ledger or pool.contracts.ledger, SystemClock())
+        with closing(contracts.client.rpc):
+            stay_with(state, contracts)
+            stay_with_pool(db, pool.pool_id)
+            try:
+                key = log_key(contracts, pool.pool_id)
+            except NotEligible as lack:
+                typer.echo(f"{lack}", err=True)
+                key = None
+            yield Watch(db, client, ChainPool(contracts, pool.pool_id), key=key, nodes=nodes)
+
+
+def _turn(found: Watch, num_again: int | None, as_json: bool) -> Progress:
+    """Look once and tell."""
+    for alert in found.turn(num_again):
+        _tell(alert, as_json)
+    _tell(found.progress, as_json)
+    return found.progress
+
+
+def _tell(news: Alert | Progress, as_json: bool) -> None:
+    typer.echo(json.dumps(news.as_json()) if as_json else news.line())
+    sys.stdout.flush()
+
+
+def _address(text: str) -> str:
+    from protocol.errors import UsageError
+
+    if not re.fullmatch("0x[0-9a-fA-F]{40}", text):
+        raise UsageError("that is no address", text, "give --node 0x and 40 hexadecimal digits")
+    return text.lower()
+
+
+def _read_note(file: Path) -> str:
+    from protocol.errors import UsageError
+
+    todo = "keep one with `proofpool audit checkpoint --out FILE`"
+    try:
+        return file.read_text("utf-8")
+    except OSError as error:
+        raise UsageError("a checkpoint can't be read", f"{file}: {error.strerror}", todo) from error
+    except ValueError as error:
+        raise UsageError("a checkpoint can't be read", f"{file} isn't text", todo) from error
+
+
+def _remembered(file: Path, key: NoteKey) -> Remembered:
+    from protocol.merkle.checkpoint import open_checkpoint
+    from verifier.audit.checkpoint import Remembered
+
+    return Remembered(str(file), open_checkpoint(_read_note(file), key))
