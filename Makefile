@@ -46,6 +46,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/mypy examples/check_bundle.py
 
 format: setup
 	$(BIN)/ruff check --fix .
