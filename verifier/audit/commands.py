@@ -18,7 +18,9 @@ from verifier.audit.options import (
     JsonOption,
     LedgerOption,
     SubmissionId,
+    check_ledger,
 )
+from verifier.audit.show_commands import show
 from verifier.audit.takeover_commands import attest_earnings, attest_epoch, claim, commit_earnings, commit_epoch
 from verifier.audit.verifiers_commands import verifiers
 from verifier.audit.watch_commands import checkpoint, watch
@@ -122,8 +124,7 @@ def _check_ground(chain: str | None, ledger: str | None, head: str | None) -> No
         raise UsageError(
             "an audit stands on one thing", "both --chain (PROOFPOOL_CHAIN_URL) and --trusted-head", "give one"
         )
-    if chain is None and ledger is not None:
-        raise UsageError("a Ledger is read from a chain", "--ledger without --chain", "give --chain too")
+    check_ledger(chain, ledger)
 
 
 def _ground(evidence: ProofBundle, chain: str | None, ledger: str | None, head: str | None) -> Ground:
@@ -139,8 +140,9 @@ def _ground(evidence: ProofBundle, chain: str | None, ledger: str | None, head: 
 
 
 WATCHES = (checkpoint, watch)
+HISTORY = (show,)
 REPORTS = (verifiers,)
 CHALLENGES = (challenge, dispute_earnings, challenge_inclusion)
 TAKEOVER = (attest_epoch, commit_epoch, attest_earnings, commit_earnings, claim)
-for command in (*WATCHES, *REPORTS, *CHALLENGES, *TAKEOVER):
+for command in (*WATCHES, *HISTORY, *REPORTS, *CHALLENGES, *TAKEOVER):
     app.command()(command)
