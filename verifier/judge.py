@@ -32,7 +32,7 @@ from verifier.colleagues import drawn_verdict, withheld_verdicts
 from verifier.completions import Completions
 from verifier.draws import check_assignment
 from verifier.history import History, Received
-from verifier.pipeline import Finding, examine
+from verifier.pipeline import Finding, examine, no_twin
 from verifier.stamps import Revealed, StampSeat, audit_for, reviews_of, stamps_of
 from verifier.verdicts import KeptVerdict, Verdicts
 from verifier.weights import Weights
@@ -100,7 +100,7 @@ class Judge:
         facts = self._facts(claim, received, rules_hashes)
         dossier = Dossier(view.submission, view.task, file, self._rules_of(claim.rules_hash), facts)
         instruments = self._instruments(dossier.rules, claim.policy_version)
-        return examine(dossier, replace(instruments, find_twin=_no_twin))
+        return examine(dossier, replace(instruments, find_twin=no_twin))
 
     def _revealed(self, assignment: Assignment, received: Received) -> list[Revealed]:
         """What others have revealed of this submission, as far as it is a drawn seat's signed word: one a seat.
@@ -164,11 +164,6 @@ class Judge:
             tokenizer = Tokenizer.load(self._weights.fetch(policy_version))
             self._environments[rules.rules_hash] = environment_of(rules.environment, tokenizer)
         return self._environments[rules.rules_hash]
-
-
-def _no_twin(node: str, completions_hash: str, submission_id: str) -> str | None:
-    """Jurors are to agree, so none asks what it alone has seen before."""
-    return None
 
 
 def stamped(finding: Finding, own: StampSeat, revealed: Sequence[Revealed]) -> Finding:

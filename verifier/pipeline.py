@@ -42,13 +42,22 @@ def examine(dossier: Dossier, instruments: Instruments, plan: Plan = everything)
 
     `plan` says which rollouts the model looks at, and what it is asked besides.
     """
+    return _finding(dossier, run(dossier, instruments, plan))
+
+
+def run(dossier: Dossier, instruments: Instruments, plan: Plan = everything) -> Examination:
+    """The same, with the results as the checks gave them."""
     whose: tuple[Check, ...] = (
         partial(envelope.check, dossier),
         partial(duplicates.check, dossier, instruments.find_twin),
     )
     terms = partial(terms_of, dossier, instruments)
-    found = examine_file(dossier.file, dossier.rules, terms, instruments.load_model, first=whose, plan=plan)
-    return _finding(dossier, found)
+    return examine_file(dossier.file, dossier.rules, terms, instruments.load_model, first=whose, plan=plan)
+
+
+def no_twin(node: str, completions_hash: str, submission_id: str) -> str | None:
+    """A memory of nothing: jurors and auditors are to agree, so none asks what it alone has seen before."""
+    return None
 
 
 def _finding(dossier: Dossier, found: Examination) -> Finding:

@@ -6,7 +6,7 @@ look at; states and logits are dropped slice by slice, so memory stays bounded w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -55,6 +55,10 @@ class Measurements:
         tokens = slice(end - self.lengths[index], end)
         rows = RowStatistics(*(getattr(self.rows, field.name)[tokens] for field in fields(RowStatistics)))
         return Measurements((number,), (self.lengths[index],), rows, self._chunks_of[number], np.empty(0))
+
+    def part(self, numbers: Collection[int]) -> Measurements:
+        """Those of the audited rollouts with these numbers; what was asked besides stays behind."""
+        return self.joined([self.only(index) for index, number in _numbered(self) if number in numbers])
 
     @property
     def num_tokens(self) -> int:

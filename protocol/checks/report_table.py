@@ -30,26 +30,32 @@ def _summary(report: FileReport) -> Iterator[str]:
     yield f"{report.outcome}{f': {report.reason}' if report.reason else ''}"
     if report.hint:
         yield f"do: {report.hint}"
+    yield from divergence_lines(report)
+    if report.outcome == "slash" and report.signed_content_hash is None:
+        yield "not compared with what its node has signed: a file that was damaged on its way looks the same"
+
+
+def divergence_lines(report: FileReport) -> Iterator[str]:
+    """Where the file first parts from what was computed, if it does."""
     if report.first_token:
         yield _token_line(report.first_token)
     if report.first_chunk:
         yield _chunk_line(report.first_chunk)
-    if report.outcome == "slash" and report.signed_content_hash is None:
-        yield "not compared with what its node has signed: a file that was damaged on its way looks the same"
 
 
 def _cells(check: CheckReport) -> tuple[str, ...]:
     mark = "✓" if check.outcome == Outcome.ACCEPT else "✗"
     words = " ".join(filter(None, (check.reason, check.detail)))
-    return (f"{mark} {check.check}", _number(check.value), _limits(check), _share(check.margin_ratio), words)
+    return (f"{mark} {check.check}", number_text(check.value), limits_text(check), _share(check.margin_ratio), words)
 
 
-def _limits(check: CheckReport) -> str:
+def limits_text(check: CheckReport) -> str:
+    """From where on it is refused, and slashed."""
     if check.reject_threshold is None:
         return ""
     word = "from" if check.refused_when == "at least" else "over"
-    slash = "never" if check.slash_threshold is None else f"{word} {_number(check.slash_threshold)}"
-    return f"reject {word} {_number(check.reject_threshold)}, slash {slash}"
+    slash = "never" if check.slash_threshold is None else f"{word} {number_text(check.slash_threshold)}"
+    return f"reject {word} {number_text(check.reject_threshold)}, slash {slash}"
 
 
 def _share(ratio: float | None) -> str:
@@ -77,5 +83,6 @@ def _quoted(token: Token) -> str:
     return f"{token.text!r} ({token.id})"
 
 
-def _number(value: float | None) -> str:
+def number_text(value: float | None) -> str:
+    """Four digits; nothing of what there isn't."""
     return "" if value is None else f"{value:.4g}"

@@ -7,7 +7,7 @@ report.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -143,11 +143,31 @@ def run_costly(case: Case, model: CausalLM, audit: Audit | None = None, watch: S
     if rest and case.rules.audit.escalating and is_suspicious(replace(case, measurements=found)):
         watch.lap("suspicion")
         found = Measurements.joined([found, measure(case, model, rest, watch=watch)])
-    judged, results = replace(case, measurements=found), []
+    return _judged(replace(case, measurements=found), watch)
+
+
+def narrowed(found: Examination, drawn: Collection[int]) -> Examination:
+    """What an audit that drew these rollouts would have found, of one that looked at all: the model doesn't run again.
+
+    The same where the cheap checks decided, and where what was drawn is suspicious and the rules then ask for all.
+    """
+    case, measured = found.case, found.measurements
+    if case is None or measured is None or set(measured.rollouts) <= set(drawn):
+        return found
+    part = replace(case, measurements=measured.part(drawn))
+    if case.rules.audit.escalating and is_suspicious(part):
+        return found
+    costly = _judged(part, Stopwatch())
+    return replace(costly, results=(*found.results[: -len(COSTLY)], *costly.results))
+
+
+def _judged(case: Case, watch: Stopwatch) -> Examination:
+    """Every check that looks at measurements."""
+    results = []
     for check in COSTLY:
-        results.append(check(judged))
+        results.append(check(case))
         watch.lap(results[-1].check)
-    return Examination(judged, tuple(results), watch.seconds)
+    return Examination(case, tuple(results), watch.seconds)
 
 
 def is_suspicious(case: Case) -> bool:

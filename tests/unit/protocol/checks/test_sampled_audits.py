@@ -8,7 +8,7 @@ import pytest
 
 from protocol.checks.audit_rows import Audit
 from protocol.checks.prefill import measure
-from protocol.checks.stages import Examination, run_checks
+from protocol.checks.stages import Examination, narrowed, run_checks
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.rules import AuditRules, Limit, Thresholds
@@ -116,3 +116,29 @@ def test_log_probs_of_other_tokens_come_with_the_same_pass(world: World, honest:
     index = sum(r.num_units for r in honest[:8]) + 2
     assert found.asked[0] == found.asked[3] == pytest.approx(whole.logprobs[index], abs=1e-4)
     assert (found.asked < 1e-3).all() and found.asked[2] != found.asked[0]
+
+
+@pytest.mark.parametrize(("wrong", "escalating"), [(None, True), (8, True), (8, False), (4, True)])
+def test_an_audit_of_all_narrowed_to_a_draw_says_what_that_draws_audit_says(
+    world: World,
+    honest: list[Rollout],
+    examine: Callable[..., Examination],
+    wrong: int | None,
+    escalating: bool,
+) -> None:
+    rows = honest if wrong is None else with_false_logprobs(honest, wrong)
+    drawn = examine(rows, escalating=escalating)
+    rules = world.rules.model_copy(update={"audit": AuditRules(policy="sampled", escalating=escalating)})
+    whole = run_checks(world.case(rows, rules=rules), lambda: world.model)
+    again = narrowed(whole, DRAWN)
+    assert again.num_audited == drawn.num_audited
+    for one, other in zip(again.results, drawn.results, strict=True):
+        assert (one.check, one.outcome, one.num_audited) == (other.check, other.outcome, other.num_audited)
+        assert one.value == pytest.approx(other.value, abs=1e-4)
+    assert narrowed(whole, range(len(honest))) is whole
+
+
+def test_where_the_cheap_checks_decide_there_is_nothing_to_narrow(world: World, honest: list[Rollout]) -> None:
+    honest[0] = replace(honest[0], task_reward=1 - honest[0].task_reward)
+    whole = run_checks(world.case(honest), lambda: world.model)
+    assert narrowed(whole, DRAWN) is whole
