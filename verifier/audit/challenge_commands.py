@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verifier.audit.options import CacheOption, ModelOption
 from verifier.audit.sender import ChainOption, JsonOption, KeystoreOption, LedgerOption, PasswordOption, sending, tell
 
 if TYPE_CHECKING:
@@ -24,10 +25,8 @@ def challenge(
     coordinator: Annotated[
         str, typer.Option("--coordinator", envvar="PROOFPOOL_COORDINATOR_URL", help="Base URL.")
     ] = "http://127.0.0.1:8700",
-    model: Annotated[Path | None, typer.Option("--model", help="Model folder; else fetched as it is on chain.")] = None,
-    cache: Annotated[
-        Path | None, typer.Option("--cache", envvar="PROOFPOOL_CACHE", help="Where fetched weights are kept.")
-    ] = None,
+    model: ModelOption = None,
+    cache: CacheOption = None,
     without_check: Annotated[
         bool, typer.Option("--without-check", help="Judge nothing here: it was judged elsewhere.")
     ] = False,

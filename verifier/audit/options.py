@@ -6,6 +6,7 @@ In: words of a command line. Out: what they name, in small letters, as hashes an
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,15 +32,17 @@ LedgerOption = Annotated[
         "--ledger", callback=lambda text: _ledger_address(text), help="The Ledger that you trust; else as claimed."
     ),
 ]
+BundleOption = Annotated[Path | None, typer.Option("--bundle", help="Check this file instead of asking.")]
+TrustedHeadOption = Annotated[
+    str | None, typer.Option("--trusted-head", metavar="EPOCH:SIZE:ROOT", help="A log head that you know.")
+]
+ModelOption = Annotated[
+    Path | None, typer.Option("--model", help="Folder of the policy version; else fetched as it is on chain.")
+]
+CacheOption = Annotated[
+    Path | None, typer.Option("--cache", envvar="PROOFPOOL_CACHE", help="Where fetched weights are kept.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-
-
-def check_ledger(chain: str | None, ledger: str | None) -> None:
-    """Raises UsageError for a Ledger that nothing would be read from."""
-    from protocol.errors import UsageError
-
-    if chain is None and ledger is not None:
-        raise UsageError("a Ledger is read from a chain", "--ledger without --chain", "give --chain too")
 
 
 def _submission_id(text: str) -> str:

@@ -19,8 +19,20 @@ from verifier.audit.verdicts import check_commitments, check_decision, check_dra
 
 def verify_bundle(bundle: ProofBundle, ground: Ground, submission_id: str) -> Report:
     """Take every step, whatever an earlier one said: an auditor wants to see all of it."""
+    steps = tuple(take_step(name, check) for name, check in checks_of(bundle, ground, submission_id).items())
+    return Report(submission_id, steps, ground.anchor, as_of(bundle))
+
+
+def as_of(bundle: ProofBundle) -> str:
+    """How fresh the coordinator's evidence is."""
+    fresh = bundle.freshness
+    return f"coordinator indexed to block {fresh.indexed_block}, head {fresh.head_block}, lag {fresh.lag_seconds:.1f} s"
+
+
+def checks_of(bundle: ProofBundle, ground: Ground, submission_id: str) -> dict[str, Check]:
+    """Every step by its name, in order; none is taken yet."""
     facts = ground.facts
-    checks: dict[str, Check] = {
+    return {
         "deployment": partial(check_deployment, bundle, ground),
         "digest": partial(check_digest, bundle, facts, submission_id),
         "lease": partial(check_lease, bundle, facts),
@@ -39,9 +51,3 @@ def verify_bundle(bundle: ProofBundle, ground: Ground, submission_id: str) -> Re
         "earnings": partial(check_earnings, bundle, facts),
         "slash": partial(check_slash, bundle, facts),
     }
-    steps = tuple(take_step(name, check) for name, check in checks.items())
-    fresh = bundle.freshness
-    as_of = (
-        f"coordinator indexed to block {fresh.indexed_block}, head {fresh.head_block}, lag {fresh.lag_seconds:.1f} s"
-    )
-    return Report(submission_id, steps, ground.anchor, as_of)

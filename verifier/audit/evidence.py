@@ -1,0 +1,73 @@
+"""The evidence that a command is about, and the ground that it is held against, as the command line names them.
+
+In: a coordinator or a bundle's file; a chain with its Ledger, a trusted head, or neither. Out: `ProofBundle`, `Ground`.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from protocol.bundle import ProofBundle
+    from verifier.audit.ground import Ground
+
+MAKE_ONE = "make one with `proofpool audit bundle`"
+
+
+def gathered(
+    submission_id: str, coordinator: str, bundle: Path | None, chain: str | None, ledger: str | None, head: str | None
+) -> tuple[ProofBundle, Ground]:
+    """Raises UsageError for a file that can't be read, or flags of which one would be passed over."""
+    _check_ground(chain, ledger, head)
+    evidence = read_bundle(bundle) if bundle is not None else fetch_bundle(coordinator, submission_id)
+    return evidence, ground_of(evidence, chain, ledger, head)
+
+
+def fetch_bundle(coordinator: str, submission_id: str) -> ProofBundle:
+    from protocol.client import CoordinatorClient
+
+    with closing(CoordinatorClient(coordinator)) as client:
+        return client.bundle(submission_id)
+
+
+def read_bundle(file: Path) -> ProofBundle:
+    from pydantic import ValidationError
+
+    from protocol.bundle import ProofBundle
+    from protocol.errors import UsageError
+
+    try:
+        return ProofBundle.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise UsageError("a bundle can't be read", f"{file}: {error.strerror}", MAKE_ONE) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        why = f"{file}: {first['msg']}{f' at `{place}`' if place else ''}"
+        raise UsageError("this is no bundle, or a damaged one", why, MAKE_ONE) from error
+
+
+def _check_ground(chain: str | None, ledger: str | None, head: str | None) -> None:
+    """Raises UsageError where a flag would be passed over: what wasn't looked at mustn't look trusted."""
+    from protocol.errors import UsageError
+
+    if chain is not None and head is not None:
+        raise UsageError(
+            "an audit stands on one thing", "both --chain (PROOFPOOL_CHAIN_URL) and --trusted-head", "give one"
+        )
+    if chain is None and ledger is not None:
+        raise UsageError("a Ledger is read from a chain", "--ledger without --chain", "give --chain too")
+
+
+def ground_of(evidence: ProofBundle, chain: str | None, ledger: str | None, head: str | None) -> Ground:
+    from protocol.chain.contracts import Contracts
+    from protocol.clock import SystemClock
+    from verifier.audit.ground import chain_ground, claims_alone, parse_head, trusted_head
+
+    if chain is not None:
+        contracts = Contracts.connect(chain, ledger or evidence.chain.contracts.ledger, SystemClock())
+        with closing(contracts.client.rpc):
+            return chain_ground(evidence, contracts)
+    return claims_alone(evidence) if head is None else trusted_head(evidence, *parse_head(head))

@@ -1,0 +1,242 @@
+"""Verdicts run again: the checks on this machine, with the weights that the submission's version is pinned to.
+
+    the bundle holds ─▶ the version's weights ─▶ one run of the model over every rollout, all stamps asked with it
+                    ─▶ each verdict beside the same checks of the rollouts that its draw names
+
+In: a `ProofBundle`, the `Ground` that the auditor stands on, where a model is to come from. Out: `Replay`; nothing is
+printed and nothing is sent, so whoever watches a log can call it. Raises VerificationFailed where the bundle itself
+doesn't hold: then no verdict is to blame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from protocol.bundle import ProofBundle, RevealedVerdict
+from protocol.canonical import hex0x
+from protocol.checks.audit_rows import Audit
+from protocol.checks.case import Case
+from protocol.checks.local_check import load_model
+from protocol.checks.report import FileReport
+from protocol.checks.stages import Examination, narrowed
+from protocol.environments.registry import environment_of
+from protocol.errors import VerificationFailed
+from protocol.reasons import Outcome
+from protocol.tokenizer import Tokenizer
+from protocol.wire import Hash32, UInt64, WeightsRelease
+from verifier.audit.comparison import ReplayedVerdict, compare
+from verifier.audit.ground import Ground
+from verifier.audit.pinned import ModelSource
+from verifier.audit.step import StepState, take_step
+from verifier.audit.verdicts import drawing_epoch
+from verifier.audit.verify import as_of, checks_of
+from verifier.case import Dossier, Facts, Instruments
+from verifier.pipeline import no_twin, run
+from verifier.progress import Steps, Unseen
+from verifier.stamps import Revealed, Stamp, StampSeat, reviews_of, stamps_of
+
+NUM_STEPS = 2
+"""Weights, and checks."""
+
+PREMISES = (
+    *("deployment", "digest", "lease", "node signature", "log event"),
+    *("inclusion", "append-only", "heads", "verdicts", "draws"),
+)
+"""Steps of `audit verify` that a replay rests on: whose verdicts these are, about which file, under which draw."""
+
+Remedy = Literal["challenge", "appeal"]
+
+
+class Replay(BaseModel):
+    """What the checks say on this machine of one submission, and of each verdict on it.
+
+    `here` is about every rollout, whatever was drawn. `standing` is the log's decision, None before it. `remedy`: what
+    is open to whoever finds the decision wrong. `missed_by_draw`: no verdict is false, and yet what they accepted is
+    a forgery, by rollouts that no seat had drawn.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    schema_version: Literal[1] = 1
+    submission_id: Hash32
+    result: Literal["ok", "failed", "consistent, not anchored"]
+    anchor: str
+    as_of: str
+    policy_version: UInt64
+    manifest_hash: Hash32
+    standing: Literal["accepted", "rejected"] | None
+    here: FileReport
+    verdicts: tuple[ReplayedVerdict, ...]
+    missed_by_draw: bool
+    remedy: Remedy | None
+
+    @property
+    def exit_code(self) -> int:
+        return VerificationFailed.exit_code if self.result == "failed" else 0
+
+
+def replay(
+    bundle: ProofBundle, ground: Ground, submission_id: str, source: ModelSource, progress: Steps | None = None
+) -> Replay:
+    """Raises VerificationFailed, UsageError for another model, Unreachable for weights that nobody has."""
+    progress = progress or Unseen()
+    anchor = _checked(bundle, ground, submission_id)
+    version = ground.facts.version
+    release = WeightsRelease(
+        pool_id=ground.facts.pool_id, policy_version=version.policy_version, manifest_hash=version.manifest_hash
+    )
+    folder = source.folder(release, progress)
+    progress.step()
+    progress.doing("the checks of every rollout")
+    seats = [_seat(bundle, ground, one, submission_id) for one in bundle.verdicts]
+    dossier = _dossier(bundle, ground)
+    found = run(dossier, _instruments(dossier, folder), partial(_everything, seats))
+    verdicts = tuple(_replayed(bundle, dossier, found, seats))
+    progress.step()
+    report = FileReport.of(found, submission_id, bundle.submission.message.content_hash)
+    return _summary(bundle, ground, anchor, report, verdicts)
+
+
+def _checked(bundle: ProofBundle, ground: Ground, submission_id: str) -> str:
+    """What the evidence is anchored to, empty for nothing. Raises VerificationFailed where it doesn't hold."""
+    checks = checks_of(bundle, ground, submission_id)
+    steps = {name: take_step(name, checks[name]) for name in PREMISES}
+    for step in steps.values():
+        if step.state is StepState.FAILED:
+            todo = f"`proofpool audit verify {submission_id}` shows every step; no validator is blamed for this"
+            raise VerificationFailed(f"the evidence itself doesn't hold: {step.name}", step.why, todo)
+    if bundle.verdicts and steps["draws"].state is not StepState.OK:
+        raise VerificationFailed("there are verdicts that no beacon can have drawn", steps["draws"].why)
+    return ground.anchor if ground.is_chain or steps["heads"].state is StepState.OK else ""
+
+
+def _dossier(bundle: ProofBundle, ground: Ground) -> Dossier:
+    facts = Facts(
+        domain=ground.facts.domain,
+        coordinator=ground.facts.coordinator,
+        beacon_hash=ground.facts.version.beacon_hash,
+        received_time=_received_time(bundle),
+        rules_hashes=frozenset({bundle.submission.message.rules_hash}),
+    )
+    return Dossier(bundle.submission, bundle.task, bundle.file, bundle.rules, facts)
+
+
+def _received_time(bundle: ProofBundle) -> int:
+    time = bundle.received.entry.event.get("time")
+    if not isinstance(time, int):
+        raise VerificationFailed("the log doesn't say when it came in", str(time)[:80])
+    return time
+
+
+def _instruments(dossier: Dossier, folder: Path) -> Instruments:
+    from protocol.weights import ModelConfig  # torch is loaded once there is something to judge
+
+    return Instruments(
+        environment=environment_of(dossier.rules.environment, Tokenizer.load(folder)),
+        model_config=ModelConfig.load(folder),
+        load_model=partial(load_model, folder),
+        find_twin=no_twin,
+    )
+
+
+def _seat(bundle: ProofBundle, ground: Ground, revealed: RevealedVerdict, submission_id: str) -> StampSeat:
+    message = revealed.verdict.message
+    epoch = drawing_epoch(bundle, message.round)
+    head = None if epoch is None else ground.facts.head(epoch)
+    if head is None or head.beacon_hash is None:
+        raise VerificationFailed("a verdict was given before its beacon was known", f"seat {message.seat}")
+    return StampSeat(head.beacon_hash, submission_id, message.round, message.seat)
+
+
+def _everything(seats: Sequence[StampSeat], case: Case) -> Audit:
+    """Every rollout, and what each seat's stamp answers."""
+    return Audit(tuple(range(len(case.rollouts))), tuple(pair for seat in seats for pair in seat.challenge(case)))
+
+
+def _replayed(
+    bundle: ProofBundle, dossier: Dossier, found: Examination, seats: Sequence[StampSeat]
+) -> Iterator[ReplayedVerdict]:
+    stamps = stamps_of(found.case, seats)
+    pairs = list(zip(bundle.verdicts, seats, strict=True))
+    all_revealed = [Revealed(seat, one.verdict.message, one.evidence) for one, seat in pairs]
+    for one, revealed, stamp in zip(bundle.verdicts, all_revealed, stamps, strict=True):
+        ruled = _ruled(found, revealed.seat, seats)
+        looked_at_all = revealed.evidence.num_audited == found.num_audited
+        here = found if looked_at_all else ruled
+        exact = [*_false_facts(dossier, found, ruled, revealed), *_false_reviews(revealed, all_revealed, stamps)]
+        yield compare(one.validator, revealed, here, exact, stamp)
+
+
+def _ruled(found: Examination, seat: StampSeat, seats: Sequence[StampSeat]) -> Examination:
+    """What the rules have this seat find: on what its round and earlier ones draw, or on all where that is suspicious.
+
+    A re-audit looks at what round 0 has looked at too, so that it can review those stamps.
+    """
+    if found.case is None:
+        return found
+    drawn = {number for one in (seat, *seats) if one.round <= seat.round for number in one.rollouts(found.case)}
+    return narrowed(found, drawn)
+
+
+def _false_facts(dossier: Dossier, found: Examination, ruled: Examination, revealed: Revealed) -> Iterator[str]:
+    """What follows from file and rules alone, and is said otherwise."""
+    evidence = revealed.evidence
+    facts: dict[str, tuple[object, object]] = {
+        "submission": (evidence.submission_id, revealed.seat.submission_id),
+        "seed": (evidence.seed, hex0x(dossier.seed)),
+        "num_units": (evidence.num_units, found.case.num_units if found.case else 0),
+        "num_rollouts": (evidence.num_rollouts, found.num_rollouts),
+    }
+    yield from (f"{name} {said}, the file has {here}" for name, (said, here) in facts.items() if said != here)
+    is_accepted = revealed.verdict.outcome == Outcome.ACCEPT
+    if is_accepted and evidence.num_audited not in (ruled.num_audited, found.num_audited):
+        yield f"accepted with {evidence.num_audited} rollouts audited, its draw asks for {ruled.num_audited}"
+
+
+def _false_reviews(one: Revealed, all_revealed: Sequence[Revealed], stamps: Sequence[Stamp]) -> Iterator[str]:
+    """What it says of other seats' stamps, and isn't so."""
+    ours = {(r.round, r.seat): r.agrees for r in reviews_of(all_revealed, stamps, None)}
+    for said in one.evidence.stamp_reviews:
+        agrees = ours.get((said.round, said.seat), said.agrees)
+        if agrees != said.agrees:
+            holds = "holds" if agrees else "doesn't hold"
+            yield f"reviews the stamp of seat {said.seat} in round {said.round} falsely: it {holds}"
+
+
+def _summary(
+    bundle: ProofBundle, ground: Ground, anchor: str, here: FileReport, verdicts: tuple[ReplayedVerdict, ...]
+) -> Replay:
+    settled = None if bundle.settled is None else bundle.settled.entry.event.get("type")
+    accepted = settled == "submission.accepted"
+    rejected = settled == "submission.rejected"
+    holds = all(verdict.holds for verdict in verdicts)
+    missed = holds and here.outcome == "slash" and any(one.outcome == "accept" for one in verdicts)
+    good: Literal["ok", "consistent, not anchored"] = "ok" if anchor else "consistent, not anchored"
+    return Replay(
+        submission_id=bundle.submission.message.id(ground.facts.domain),
+        result=good if holds and not missed else "failed",
+        anchor=anchor,
+        as_of=as_of(bundle),
+        policy_version=ground.facts.version.policy_version,
+        manifest_hash=ground.facts.version.manifest_hash,
+        standing="accepted" if accepted else "rejected" if rejected else None,
+        here=here,
+        verdicts=verdicts,
+        missed_by_draw=missed,
+        remedy=_remedy(bundle, ground, here, verdicts),
+    )
+
+
+def _remedy(
+    bundle: ProofBundle, ground: Ground, here: FileReport, verdicts: Sequence[ReplayedVerdict]
+) -> Remedy | None:
+    """A forgery that somebody accepted can be challenged while there is no case; an accusation can be appealed."""
+    case = ground.facts.case
+    if here.outcome == "slash":
+        return "challenge" if case is None and any(one.outcome == "accept" for one in verdicts) else None
+    is_accused = any(one.outcome == "slash" for one in verdicts) and (case is None or case.state == "accused")
+    return "appeal" if is_accused else None
