@@ -82,6 +82,12 @@ class LogEvent(BaseModel):
         return self.number("num_units")
 
     @property
+    def block(self) -> int | None:
+        """Of the contract's event that it copies."""
+        block = self.data.get("block") if self.is_chain_copy else None
+        return block if isinstance(block, int) and not isinstance(block, bool) and block >= 0 else None
+
+    @property
     def amount_wei(self) -> int | None:
         """What a settling pays the provider, or the amount that a contract's event names."""
         value = self.data.get("amount_wei") if not self.is_chain_copy else self._said("amount")
@@ -124,10 +130,10 @@ class LogEvent(BaseModel):
 
     def voids(self, copy: LogEvent) -> bool:
         """Whether it says that the chain has dropped the block of an earlier copy."""
-        if self.type != REORGED or not copy.is_chain_copy or copy.index > self.index:
+        if self.type != REORGED or copy.block is None or copy.index > self.index:
             return False
-        fork, block = self.number("fork_block"), copy.data.get("block")
-        return fork is not None and isinstance(block, int) and block > fork
+        fork = self.data.get("fork_block")
+        return isinstance(fork, int) and copy.block > fork
 
     def _said(self, name: str) -> object:
         arguments = self.data.get("arguments") if self.is_chain_copy else self.data

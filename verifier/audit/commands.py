@@ -23,6 +23,7 @@ from verifier.audit.options import (
     TrustedHeadOption,
 )
 from verifier.audit.replay_commands import replay
+from verifier.audit.show_commands import show
 from verifier.audit.takeover_commands import attest_earnings, attest_epoch, claim, commit_earnings, commit_epoch
 from verifier.audit.verifiers_commands import verifiers
 from verifier.audit.watch_commands import checkpoint, watch
@@ -86,8 +87,9 @@ def bundle(
 
 
 WATCHES = (checkpoint, watch)
+HISTORY = (show,)
 REPORTS = (replay, verifiers)
 CHALLENGES = (challenge, dispute_earnings, challenge_inclusion)
 TAKEOVER = (attest_epoch, commit_epoch, attest_earnings, commit_earnings, claim)
-for command in (*WATCHES, *REPORTS, *CHALLENGES, *TAKEOVER):
+for command in (*WATCHES, *HISTORY, *REPORTS, *CHALLENGES, *TAKEOVER):
     app.command()(command)

@@ -52,13 +52,13 @@ def read_bundle(file: Path) -> ProofBundle:
 def _check_ground(chain: str | None, ledger: str | None, head: str | None) -> None:
     """Raises UsageError where a flag would be passed over: what wasn't looked at mustn't look trusted."""
     from protocol.errors import UsageError
+    from verifier.audit.options import check_ledger
 
     if chain is not None and head is not None:
         raise UsageError(
             "an audit stands on one thing", "both --chain (PROOFPOOL_CHAIN_URL) and --trusted-head", "give one"
         )
-    if chain is None and ledger is not None:
-        raise UsageError("a Ledger is read from a chain", "--ledger without --chain", "give --chain too")
+    check_ledger(chain, ledger)
 
 
 def ground_of(evidence: ProofBundle, chain: str | None, ledger: str | None, head: str | None) -> Ground:

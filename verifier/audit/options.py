@@ -45,6 +45,14 @@ CacheOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
+def check_ledger(chain: str | None, ledger: str | None) -> None:
+    """Raises UsageError for a Ledger that nothing would be read from."""
+    from protocol.errors import UsageError
+
+    if chain is None and ledger is not None:
+        raise UsageError("a Ledger is read from a chain", "--ledger without --chain", "give --chain too")
+
+
 def _submission_id(text: str) -> str:
     """Raises UsageError here, before anybody is asked for what can't be."""
     from protocol.canonical import is_hash32
