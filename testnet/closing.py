@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from protocol.chain.contracts import Contracts
+from protocol.chain.pool import ChainPool
 from protocol.clock import Clock
 from protocol.wire import WeightsRelease
 from testnet.evidence import fetch_bundles, keep_bundles
 from testnet.money import claim_all
 from testnet.run import Run
+from verifier.audit.checkpoint import log_key
 from verifier.audit.ground import chain_ground
 from verifier.audit.money import Books, audit_books, read_books
-from verifier.audit.step import Report
+from verifier.audit.step import Report, Values, must_hold, take_step
 from verifier.audit.verify import verify_bundle
+from verifier.audit.watch import Progress, Watch
+from verifier.store import open_store
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ def _findings(run: Run, contracts: Contracts) -> Findings:
     ]
     books = read_books(run.coordinator, contracts, run.genesis.pool_id)
     return Findings(
-        reports=(*reports, audit_books(books, contracts)),
+        reports=(*reports, audit_books(books, contracts), _watched(run, contracts)),
         submission_ids=submission_ids,
         trusted_head=keep_bundles(bundles, submission_ids, run.run_dir),
         ledger_root=books.head[1],
@@ -71,6 +76,24 @@ def _findings(run: Run, contracts: Contracts) -> Findings:
         slashed=tuple(sorted(run.observer.tally.slashed)),
         releases=tuple(run.coordinator.weights(version).release.message for version in (0, run.plan.num_steps)),
     )
+
+
+def _watched(run: Run, contracts: Contracts) -> Report:
+    """Every leaf of the log, its times, and the newest checkpoint, as somebody sees them who watches the pool."""
+    pool_id = run.genesis.pool_id
+    key = log_key(contracts, pool_id)
+    with closing(open_store(run.run_dir / "audit")) as memory:
+        watch = Watch(memory, run.coordinator, ChainPool(contracts, pool_id), key=key)
+        faults = [alert.line() for alert in watch.turn() if alert.is_fault]
+        progress = watch.progress
+    step = take_step("watch", partial(_no_faults, faults, progress))
+    return Report(f"log of pool {pool_id}", (step,), f"chain {contracts.client.chain_id}", f"{progress.size} leaves")
+
+
+def _no_faults(faults: list[str], progress: Progress) -> Values:
+    must_hold("the log has faults", not faults, "; ".join(faults))
+    must_hold("nothing of the log is signed", progress.checkpoint_size > 0)
+    return {"leaves": str(progress.size), "signed": str(progress.checkpoint_size)}
 
 
 def _worth_checking(run: Run) -> tuple[str, ...]:
