@@ -7,6 +7,7 @@ has them say.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,9 @@ from protocol.wire import Evidence, Signed, Verdict
 from tests.integration.conftest import World
 from tests.integration.test_forgery import RealPool, honest_model, other_model, real
 from tests.integration.test_promise_commands import NOWHERE, Command, call, refusal
+from verifier.audit.ground import chain_ground
+from verifier.audit.pinned import ModelSource
+from verifier.audit.replay import Replayer
 from verifier.case import Dossier, Facts, Instruments
 from verifier.judge import stamped
 from verifier.pipeline import examine, no_twin
@@ -278,3 +282,23 @@ def test_what_nobody_has_judged_yet_is_judged_here(real: RealPool, honest_model:
     code, found = auditor.document(submission_id)
     assert (code, found["result"], found["standing"], found["verdicts"]) == (0, "ok", None, [])
     assert found["here"]["outcome"] == "accept"
+
+
+def test_whoever_watches_replays_one_after_the_other_with_one_model(
+    real: RealPool, honest_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def servers() -> tuple[str, ...]:
+        asked.append(1)
+        return real.world.coordinator.config.shardcast_urls
+
+    replayer = Replayer(ModelSource(None, servers, tmp_path / "cache"))
+    for _ in range(2):
+        submission_id = real.submit(honest_model)
+        judge_honestly(real, submission_id)
+        bundle = real.world.client().bundle(submission_id)
+        found = replayer.replay(bundle, chain_ground(bundle, real.world.contracts), submission_id)
+        assert (found.result, found.exit_code) == ("ok", 0) and all(verdict.holds for verdict in found.verdicts)
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+    assert len(asked) == 1 and capsys.readouterr() == ("", "")

@@ -4,14 +4,14 @@
                     ─▶ each verdict beside the same checks of the rollouts that its draw names
 
 In: a `ProofBundle`, the `Ground` that the auditor stands on, where a model is to come from. Out: `Replay`; nothing is
-printed and nothing is sent, so whoever watches a log can call it. Raises VerificationFailed where the bundle itself
-doesn't hold: then no verdict is to blame.
+printed and nothing is sent, so whoever watches a log can use a `Replayer`. Raises VerificationFailed where the bundle
+itself doesn't hold: then no verdict is to blame.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +27,7 @@ from protocol.checks.stages import Examination, narrowed
 from protocol.environments.registry import environment_of
 from protocol.errors import VerificationFailed
 from protocol.reasons import Outcome
+from protocol.rules import Rules
 from protocol.tokenizer import Tokenizer
 from protocol.wire import Hash32, UInt64, WeightsRelease
 from verifier.audit.comparison import ReplayedVerdict, compare
@@ -79,26 +80,55 @@ class Replay(BaseModel):
         return VerificationFailed.exit_code if self.result == "failed" else 0
 
 
-def replay(
-    bundle: ProofBundle, ground: Ground, submission_id: str, source: ModelSource, progress: Steps | None = None
-) -> Replay:
-    """Raises VerificationFailed, UsageError for another model, Unreachable for weights that nobody has."""
-    progress = progress or Unseen()
-    anchor = _checked(bundle, ground, submission_id)
-    version = ground.facts.version
-    release = WeightsRelease(
-        pool_id=ground.facts.pool_id, policy_version=version.policy_version, manifest_hash=version.manifest_hash
+class Replayer:
+    """Runs verdicts again, one submission after the other: the newest version's model stays in memory between them.
+
+    Example: `Replayer(ModelSource(None, urls)).replay(bundle, chain_ground(bundle, contracts), submission_id)`.
+    """
+
+    def __init__(self, source: ModelSource) -> None:
+        self._source = source
+        self._loaded: tuple[tuple[str, str], Instruments] | None = None
+
+    def replay(self, bundle: ProofBundle, ground: Ground, submission_id: str, progress: Steps | None = None) -> Replay:
+        """Raises VerificationFailed, UsageError for another model, Unreachable for weights that nobody has."""
+        progress = progress or Unseen()
+        anchor = _checked(bundle, ground, submission_id)
+        instruments = self._instruments(bundle.rules, ground, progress)
+        progress.step()
+        progress.doing("the checks of every rollout")
+        seats = [_seat(bundle, ground, one, submission_id) for one in bundle.verdicts]
+        dossier = _dossier(bundle, ground)
+        found = run(dossier, instruments, partial(_everything, seats))
+        verdicts = tuple(_replayed(bundle, dossier, found, seats))
+        progress.step()
+        report = FileReport.of(found, submission_id, bundle.submission.message.content_hash)
+        return _summary(bundle, ground, anchor, report, verdicts)
+
+    def _instruments(self, rules: Rules, ground: Ground, progress: Steps) -> Instruments:
+        """Of these rules and this version, which are checked to be the chain's by now."""
+        version = ground.facts.version
+        wanted = (version.manifest_hash, rules.rules_hash)
+        if self._loaded is None or self._loaded[0] != wanted:
+            release = WeightsRelease(
+                pool_id=ground.facts.pool_id,
+                policy_version=version.policy_version,
+                manifest_hash=version.manifest_hash,
+            )
+            self._loaded = None  # two models at once may be more than the machine holds
+            self._loaded = wanted, _loaded(rules, self._source.folder(release, progress))
+        return self._loaded[1]
+
+
+def _loaded(rules: Rules, folder: Path) -> Instruments:
+    from protocol.weights import ModelConfig  # torch is loaded once there is something to judge
+
+    return Instruments(
+        environment=environment_of(rules.environment, Tokenizer.load(folder)),
+        model_config=ModelConfig.load(folder),
+        load_model=cache(partial(load_model, folder)),
+        find_twin=no_twin,
     )
-    folder = source.folder(release, progress)
-    progress.step()
-    progress.doing("the checks of every rollout")
-    seats = [_seat(bundle, ground, one, submission_id) for one in bundle.verdicts]
-    dossier = _dossier(bundle, ground)
-    found = run(dossier, _instruments(dossier, folder), partial(_everything, seats))
-    verdicts = tuple(_replayed(bundle, dossier, found, seats))
-    progress.step()
-    report = FileReport.of(found, submission_id, bundle.submission.message.content_hash)
-    return _summary(bundle, ground, anchor, report, verdicts)
 
 
 def _checked(bundle: ProofBundle, ground: Ground, submission_id: str) -> str:
@@ -130,17 +160,6 @@ def _received_time(bundle: ProofBundle) -> int:
     if not isinstance(time, int):
         raise VerificationFailed("the log doesn't say when it came in", str(time)[:80])
     return time
-
-
-def _instruments(dossier: Dossier, folder: Path) -> Instruments:
-    from protocol.weights import ModelConfig  # torch is loaded once there is something to judge
-
-    return Instruments(
-        environment=environment_of(dossier.rules.environment, Tokenizer.load(folder)),
-        model_config=ModelConfig.load(folder),
-        load_model=partial(load_model, folder),
-        find_twin=no_twin,
-    )
 
 
 def _seat(bundle: ProofBundle, ground: Ground, revealed: RevealedVerdict, submission_id: str) -> StampSeat:

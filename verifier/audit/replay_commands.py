@@ -46,8 +46,7 @@ def replay(
     from protocol.client import CoordinatorClient
     from verifier.audit.evidence import gathered
     from verifier.audit.pinned import ModelSource
-    from verifier.audit.replay import NUM_STEPS
-    from verifier.audit.replay import replay as run_again
+    from verifier.audit.replay import NUM_STEPS, Replayer
     from verifier.audit.replay_lines import replay_lines
     from verifier.progress import Progress
 
@@ -57,7 +56,7 @@ def replay(
 
     evidence, ground = gathered(submission_id, coordinator, bundle, chain, ledger, trusted_head)
     with Progress(f"replay of {submission_id}", NUM_STEPS, verb="waiting for", is_patient=True) as progress:
-        found = run_again(evidence, ground, submission_id, ModelSource(model, servers, cache), progress)
+        found = Replayer(ModelSource(model, servers, cache)).replay(evidence, ground, submission_id, progress)
     command = _command(found, coordinator, chain, ledger or ground.facts.contracts.ledger)
     if as_json:
         typer.echo(json.dumps({**found.model_dump(mode="json"), "command": command}, indent=2))
