@@ -10,12 +10,13 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from protocol.errors import ConfigError
 from protocol.files import write_atomically
+from protocol.wire import Address as WireAddress
 
 
 class RoleConfig(BaseModel):
@@ -23,6 +24,13 @@ class RoleConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+
+def _lower_case(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+Address = Annotated[WireAddress, BeforeValidator(_lower_case)]
+"""An address as people copy it: wallets, explorers and our own banner write some of its digits in capitals."""
 
 C = TypeVar("C", bound=RoleConfig)
 
@@ -50,6 +58,12 @@ def load_config(
                 f"the {role}'s configuration lacks `{key}`",
                 f"it isn't in {file}" if file else "no --config was given",
                 f"set it in {file or 'a TOML file and name that with --config'}; docs/{role}.md has all settings",
+            ) from error
+        if first["type"] == "extra_forbidden":
+            raise ConfigError(
+                f"the {role}'s configuration has no setting `{key}`",
+                f"{file or 'a flag'}: {key} = {first['input']!r}",
+                f"take it out; docs/{role}.md has all settings: {', '.join(shape.model_fields)}",
             ) from error
         raise ConfigError(
             f"the {role}'s configuration is wrong at `{key}`",

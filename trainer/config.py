@@ -6,8 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from protocol.config import RoleConfig
-from protocol.wire import Address
+from protocol.config import Address, RoleConfig
 from trainer.learner import RecipeConfig
 
 
@@ -22,7 +21,7 @@ class TrainerConfig(RoleConfig):
     deployment: Path | None = None
     """Deployment file (`proofpool chain deploy`) that the chain must agree with, code and salt included."""
     keystore: Path
-    password_file: Path
+    password_file: Path | None = None
     base_model: Path
     """Hugging Face folder of policy version 0."""
     data_dir: Path

@@ -10,8 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from protocol.config import RoleConfig
-from protocol.wire import Address
+from protocol.config import Address, RoleConfig
 
 
 class WorkerConfig(RoleConfig):

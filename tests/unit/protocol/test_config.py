@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.config import RoleConfig, load_config, write_resolved
+from protocol.config import Address, RoleConfig, load_config, write_resolved
 from protocol.errors import ConfigError
 from protocol.files import write_atomically
 
@@ -16,6 +16,7 @@ class ExampleConfig(RoleConfig):
     url: str = "http://default"
     port: int = 1
     name: str = "default"
+    contract: Address | None = None
 
 
 def test_flags_beat_environment_beats_file_beats_defaults(tmp_path: Path) -> None:
@@ -30,7 +31,8 @@ def test_flags_beat_environment_beats_file_beats_defaults(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("toml", "environment", "named"),
     [
-        ("prot = 1", {}, "prot"),
+        ("prot = 1", {}, r"no setting `prot`.*docs/example\.md has all settings: url, port, name"),
+        ('contract = "0xCF7ED3AccA5a467e9e704C703E8D87F634fB0Fc"', {}, "contract"),
         ('port = "many"', {}, "port"),
         ("", {"PROOFPOOL_EXAMPLE_PROT": "1"}, "PROOFPOOL_EXAMPLE_PROT"),
         ("= 1", {}, "TOML"),
@@ -44,6 +46,13 @@ def test_a_wrong_key_or_value_is_an_error_that_names_it(
     file.write_text(toml)
     with pytest.raises(ConfigError, match=named):
         load_config(ExampleConfig, "example", file, environment)
+
+
+def test_an_address_is_taken_as_wallets_write_it(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('contract = "0xCf7Ed3AccA5a467e9e704C703E8D87F634fB0Fc9"')
+    config = load_config(ExampleConfig, "example", file, {})
+    assert config.contract == "0xcf7ed3acca5a467e9e704c703e8d87f634fb0fc9"
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
