@@ -25,8 +25,7 @@ from coordinator.db.engine import open_engine, usable_database
 from coordinator.db.migrate import migrate
 from coordinator.indexer import index_chain
 from coordinator.loop import Loop
-from coordinator.pool import pool_record
-from coordinator.rules import read_rules, remember_rules
+from coordinator.rules import check_rules, read_rules, remember_rules
 from protocol.chain.deployment import connect, read_deployment, stay_with
 from protocol.clock import Clock, SystemClock
 from protocol.config import load_config, write_resolved
@@ -56,8 +55,8 @@ def _serve(config: CoordinatorConfig) -> None:
     with usable_database():
         coordinator = waiting.until("the chain's node", lambda: build_coordinator(config, clock))
         assert coordinator is not None
+        waiting.until("the chain's node", partial(check_role, coordinator))
         waiting.until("the chain's node", partial(_index, coordinator))
-        check_role(coordinator)
         report_bond(coordinator)
     with _listen(config) as listener:
         host, port = listener.getsockname()[:2]
@@ -113,16 +112,22 @@ def build_coordinator(config: CoordinatorConfig, clock: Clock) -> Coordinator:
     return coordinator
 
 
-def check_role(coordinator: Coordinator) -> None:
-    """Raises NotEligible where the chain names another key as this pool's coordinator."""
-    with coordinator.reading() as session:
-        expected = pool_record(session, coordinator.config.pool_id).coordinator
-    if coordinator.signer.address != expected:
+def check_role(coordinator: Coordinator) -> bool:
+    """Before anything is read of the pool: it is there, names this key, and its rules are at hand.
+
+    Raises TransactionReverted for a pool that was never made, NotEligible for another key, ConfigError without rules.
+    """
+    assert coordinator.chain is not None
+    found = coordinator.chain.read("pools", "configOf", coordinator.config.pool_id)
+    if coordinator.signer.address != found["coordinator"]:
         raise NotEligible(
             "this key isn't the pool's coordinator",
-            f"{coordinator.signer.address}, the pool names {expected}",
-            "use the keystore of the address that the pool was created with",
+            f"{coordinator.signer.address}, the pool names {found['coordinator']}",
+            "use the keystore of the address that the pool names",
         )
+    with coordinator.reading() as session:
+        check_rules(session, found["rules_hash"], coordinator.config.rules_files)
+    return True
 
 
 def _listen(config: CoordinatorConfig) -> socket.socket:

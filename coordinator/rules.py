@@ -6,6 +6,7 @@ In: JSON files at the start. Out: `Rules` by hash.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,6 +37,18 @@ def read_rules(file: Path) -> Rules:
         return Rules.model_validate_json(file.read_text())
     except (OSError, ValidationError, UnicodeDecodeError) as error:
         raise ConfigError("a rules file can't be read", f"{file}: {error}", "name JSON rules in rules_files") from error
+
+
+def check_rules(session: Session, rules_hash: str, files: Sequence[Path]) -> None:
+    """Raises ConfigError where the pool's rules are none of those that were ever given: nobody could work by them."""
+    if session.get(RulesDocument, rules_hash) is not None:
+        return
+    given = ", ".join(f"{file} has {read_rules(file).rules_hash}" for file in files)
+    raise ConfigError(
+        "the pool's rules aren't here",
+        f"the pool names {rules_hash}; {given or 'no file is named'}",
+        "name the JSON document with that hash in `rules_files`",
+    )
 
 
 @lru_cache(maxsize=16)

@@ -119,7 +119,7 @@ class TransactionReverted(ChainError):
     """A contract refused the call; `name` and `arguments` are its decoded custom error."""
 
     def __init__(self, what: str, name: str = "", arguments: tuple[object, ...] = (), todo: str = "") -> None:
-        super().__init__(what, f"{name}{arguments!r}" if name else "no revert data", todo)
+        super().__init__(what, f"{name}({', '.join(map(str, arguments))})" if name else "no revert data", todo)
         self.name = name
         self.arguments = arguments
 

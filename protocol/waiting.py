@@ -2,7 +2,7 @@
 
 In: an attempt that gives None, or raises Unreachable or a retryable Rejected, while it is too early. Out: what it
 gives in the end, or None if stopped before. A line in the log when the wait begins, and every 30 s. A node of another
-chain isn't waited for: it was named by mistake.
+chain isn't waited for, nor a pool that was never made: they were named by mistake.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from protocol.chain.client import NO_SUCH_POOL
 from protocol.clock import Clock
-from protocol.errors import Rejected, Unreachable, WrongChain
+from protocol.errors import Rejected, TransactionReverted, Unreachable, WrongChain
 from protocol.reasons import Cost
 from protocol.telemetry import get_logger
 
@@ -43,6 +44,8 @@ class Waiting:
             except WrongChain:
                 raise
             except (Unreachable, Rejected) as error:
+                if isinstance(error, TransactionReverted) and error.name == NO_SUCH_POOL:
+                    raise
                 if isinstance(error, Rejected) and error.reason.cost is not Cost.RETRY:
                     raise
                 detail = str(error)

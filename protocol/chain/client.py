@@ -20,6 +20,8 @@ LOG_PAGE_BLOCKS = 1000
 HEADER_PAGE_BLOCKS = 200
 LOOK_BACK_BLOCKS = 10_000
 """How far one look back into the logs goes."""
+NO_SUCH_POOL = "NoSuchPool"
+"""The error of every contract that is asked about a pool which was never made."""
 SEND_MINED = "eth_sendRawTransactionSync"
 MINED_SECONDS = 4.0
 """How long a node may take for that; whoever sends polls for the receipt afterwards."""
@@ -182,6 +184,9 @@ class ChainClient:
         found = self._errors.decode(data or b"")
         if found is None:
             return TransactionReverted(f"a contract refused: {error.message[:200]}")
+        if found.name == NO_SUCH_POOL:
+            todo = "`proofpool chain info` lists them; check the number, and which contracts are named"
+            return TransactionReverted("there is no such pool on this chain", found.name, found.arguments, todo)
         return TransactionReverted(f"a contract refused: {found.name}", found.name, found.arguments)
 
     def _block_at(self, block: int | str) -> Block:

@@ -131,9 +131,21 @@ def test_bad_requests_over_a_socket_get_problems_and_the_server_goes_on(world: A
     assert server.client().pool().pool_id == world.pool_id
 
 
-def test_another_key_than_the_pools_is_refused_at_the_start(world: Any, tmp_path: Path) -> None:
+def test_a_pool_that_was_never_made_is_refused_at_the_start(world: Any, tmp_path: Path) -> None:
     world.coordinator.engine.dispose()
-    wrong = Server(world, tmp_path, 0, dev_secrets(3)[2])
+    server = made_server(world, tmp_path)
+    server.config.write_text(server.config.read_text().replace(f"pool_id = {world.pool_id}", "pool_id = 99"))
+    assert ended(server) == 5
+    assert "error: there is no such pool on this chain\n  why: NoSuchPool(99)\n" in server.log.read_text()
+
+
+@pytest.mark.parametrize("num_epochs", [0, 1])
+def test_another_key_than_the_pools_is_refused_at_the_start(world: Any, tmp_path: Path, num_epochs: int) -> None:
+    for _ in range(num_epochs):
+        world.close_epoch()
+    world.coordinator.engine.dispose()
+    wrong = Server(world, tmp_path / "wrong", 0, dev_secrets(3)[2])
+    wrong.config.write_text(wrong.config.read_text().replace(f'"{tmp_path}"', f'"{tmp_path / "wrong"}"'))
     command = [sys.executable, "-m", "coordinator", "serve", "--config", str(wrong.config)]
     result = subprocess.run(command, env=python_environment(), capture_output=True, text=True, timeout=DEADLINE_SECONDS)
     assert result.returncode == 6
@@ -187,6 +199,12 @@ def test_a_second_coordinator_with_an_empty_folder_ends_before_it_sends(world: A
     (tmp_path / "second").mkdir()
     server = made_server(world, tmp_path / "second")
     server.config.write_text(server.config.read_text().replace(f'"{tmp_path}"', f'"{tmp_path / "second"}"'))
+    assert ended(server) == 2
+    assert "the pool's rules aren't here" in server.log.read_text()
+    assert world.rules.rules_hash in server.log.read_text()
+    rules = tmp_path / "rules.json"
+    rules.write_text(world.rules.model_dump_json())
+    server.config.write_text(server.config.read_text().replace("rules_files = []", f'rules_files = ["{rules}"]'))
     assert ended(server) == 1
     assert "the chain anchors another log in epoch 0" in server.log.read_text()
     assert "another coordinator uses this key" in server.log.read_text()
