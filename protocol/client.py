@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from protocol import api
 from protocol.bundle import ProofBundle
-from protocol.errors import CoordinatorUnreachable, NotFound, ProofpoolError, Rejected
+from protocol.errors import ConfigError, CoordinatorUnreachable, NotFound, ProofpoolError, Rejected
 from protocol.reasons import RejectReason
 from protocol.rules import Rules
 from protocol.trace import Trace
@@ -52,11 +52,32 @@ class CoordinatorClient:
             base_url=url, auth=auth, timeout=timeout_seconds, transport=transport, headers=headers
         )
 
+    @property
+    def url(self) -> str:
+        return str(self._http.base_url).rstrip("/")
+
     def close(self) -> None:
         self._http.close()
 
     def pool(self) -> api.PoolInfo:
         return self._get(api.PoolInfo, "/v1/pool")
+
+    def configured_pool(self, pool_id: int, ledger: str | None = None) -> api.PoolInfo:
+        """The pool, if it is the one that a configuration names. Raises ConfigError."""
+        pool = self.pool()
+        if pool.pool_id != pool_id:
+            raise ConfigError(
+                "the coordinator serves another pool",
+                f"pool {pool.pool_id} at {self.url}, configured is {pool_id}",
+                "set `pool_id`, or the address of that pool's coordinator",
+            )
+        if ledger is not None and pool.contracts.ledger != ledger:
+            raise ConfigError(
+                "the coordinator serves another deployment",
+                f"Ledger {pool.contracts.ledger}, configured is {ledger}",
+                "set `ledger`, or the address of that deployment's coordinator",
+            )
+        return pool
 
     def rules(self, rules_hash: str) -> Rules:
         """The rules document; its hash is recomputed, since the coordinator isn't trusted with it."""
@@ -196,7 +217,7 @@ class CoordinatorClient:
             with self._http.stream(method, path, **options) as streamed:
                 answer = _bounded(streamed, most_bytes)
         except httpx.RequestError as error:
-            why = f"{method} {str(self._http.base_url).rstrip('/')}{path}: {str(error) or type(error).__name__}"
+            why = f"{method} {self.url}{path}: {str(error) or type(error).__name__}"
             todo = "is it running there? `--coordinator` or `coordinator_url` says where it is"
             raise CoordinatorUnreachable("the coordinator doesn't answer", why, todo) from error
         if answer.is_success:
@@ -241,5 +262,9 @@ def _problem(answer: httpx.Response) -> ProofpoolError:
             return NotFound("the coordinator has no such object", problem.detail, problem.hint)
         reason = RejectReason(problem.code)
     except ValueError:
-        return CoordinatorUnreachable("the coordinator failed", f"HTTP {answer.status_code}: {answer.text[:200]}")
+        why = f"{answer.request.method} {answer.request.url}: HTTP {answer.status_code} {answer.text[:200]}".rstrip()
+        todo = (
+            "is that a coordinator's address? `--coordinator` or `coordinator_url` names it; if it is, look at its log"
+        )
+        return CoordinatorUnreachable("the coordinator failed", why, todo)
     return Rejected(reason, problem.detail, value=problem.value, threshold=problem.threshold)

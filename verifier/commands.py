@@ -12,6 +12,7 @@ from verifier.calibration.commands import calibrate
 
 if TYPE_CHECKING:
     from protocol.checks.audit_rows import Plan
+    from verifier.status import VerifierStatus
 
 app = typer.Typer(help="Check submissions for credits.", no_args_is_help=True)
 
@@ -40,23 +41,27 @@ def run(config: ConfigFile = None) -> None:
 
 @app.command()
 def status(config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """How this verifier stands, as far as it can be told."""
+    """How this verifier stands, as far as it can be told. Exit code 6 where it is BLOCKED."""
     from protocol.config import load_config
     from verifier.config import VerifierConfig
     from verifier.status import read_status
 
     found = read_status(load_config(VerifierConfig, "verifier", config))
-    if as_json:
-        print(found.model_dump_json())
-        return
-    print(found.headline)
+    print(found.model_dump_json() if as_json else _told(found))
+    if found.is_blocked:
+        raise typer.Exit(6)
+
+
+def _told(found: VerifierStatus) -> str:
     given = ", ".join(f"{number} {outcome}" for outcome, number in found.verdicts.items()) or "none"
-    print(f"verdicts: {given}; {found.num_unrevealed} not revealed yet")
-    print(f"log checked: {found.num_epochs_checked} epochs")
-    print("re-audits: " + ", ".join(f"{number} {what}" for what, number in found.reaudits.items()))
-    print(f"work stamps that others dispute: {found.num_disputed_stamps}")
-    if found.problem:
-        print(f"problem: {found.problem}")
+    lines = [
+        found.headline,
+        f"verdicts: {given}; {found.num_unrevealed} not revealed yet",
+        f"log checked: {found.num_epochs_checked} epochs",
+        "re-audits: " + ", ".join(f"{number} {what}" for what, number in found.reaudits.items()),
+        f"work stamps that others dispute: {found.num_disputed_stamps}",
+    ]
+    return "\n".join([*lines, f"problem: {found.problem}"] if found.problem else lines)
 
 
 @app.command()

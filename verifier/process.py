@@ -59,10 +59,12 @@ def run_verifier(config: VerifierConfig) -> None:
 def connect_verifier(config: VerifierConfig, clock: Clock, stop: threading.Event) -> Verifier | None:
     """The verifier of the configured pool; None if stopped while waiting for chain and coordinator.
 
-    Raises WrongChain for other contracts than expected, KeyFailure for a key that doesn't open.
+    Raises ConfigError for another pool's coordinator, WrongChain for other contracts than expected, KeyFailure for a
+    key that doesn't open.
     """
     waiting = Waiting(clock, stop, config.loop_seconds)
-    info = waiting.until("the coordinator", CoordinatorClient(config.coordinator_url).pool)
+    asked = CoordinatorClient(config.coordinator_url)
+    info = waiting.until("the coordinator", lambda: asked.configured_pool(config.pool_id, config.ledger))
     if info is None:
         return None
     contracts = waiting.until("the chain's node", lambda: _connect(config, info, clock))

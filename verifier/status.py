@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pydantic import BaseModel, ConfigDict
 
 from protocol.client import CoordinatorClient
-from protocol.errors import ProofpoolError
+from protocol.errors import ProofpoolError, UsageError
 from protocol.reasons import Outcome
 from verifier.config import VerifierConfig
 from verifier.history import History
@@ -33,9 +33,16 @@ class VerifierStatus(BaseModel):
     num_epochs_committed: int | None
     problem: str | None
 
+    @property
+    def is_blocked(self) -> bool:
+        return self.num_epochs_committed is None
+
 
 def read_status(config: VerifierConfig) -> VerifierStatus:
-    """Raises nothing for what is down; a folder without a store is a verifier that hasn't run."""
+    """Raises ConfigError for another pool's coordinator, and nothing for what is down.
+
+    A folder without a store is a verifier that hasn't run.
+    """
     kept = _from_store(config)
     num_committed, problem = _from_coordinator(config)
     return VerifierStatus(
@@ -82,7 +89,9 @@ def _from_store(config: VerifierConfig) -> _Kept:
 def _from_coordinator(config: VerifierConfig) -> tuple[int | None, str | None]:
     client = CoordinatorClient(config.coordinator_url, timeout_seconds=5)
     try:
-        return client.pool().epoch, None
+        return client.configured_pool(config.pool_id, config.ledger).epoch, None
+    except UsageError:
+        raise
     except ProofpoolError as error:
         return None, str(error)
     finally:

@@ -9,12 +9,13 @@ before the chain has confirmed it. Errors travel; the caller decides which ones 
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from protocol.api import PoolInfo
 from protocol.chain.deployment import connect
 from protocol.chain.pool import ChainPool
 from protocol.client import CoordinatorClient
 from protocol.clock import Clock
-from protocol.errors import ConfigError
 from protocol.http import RequestSigner
 from protocol.keystore import load_signer
 from worker.config import WorkerConfig
@@ -40,21 +41,5 @@ def join(config: WorkerConfig, clock: Clock) -> Membership:
 
 def _described(config: WorkerConfig) -> PoolInfo:
     """The pool as its coordinator describes it, if it is the configured one."""
-    client = CoordinatorClient(config.coordinator_url)
-    try:
-        pool = client.pool()
-    finally:
-        client.close()
-    if pool.pool_id != config.pool_id:
-        raise ConfigError(
-            "the coordinator serves another pool",
-            f"pool {pool.pool_id} at {config.coordinator_url}, configured is {config.pool_id}",
-            "set `pool_id`, or the address of that pool's coordinator",
-        )
-    if config.ledger is not None and pool.contracts.ledger != config.ledger:
-        raise ConfigError(
-            "the coordinator serves another deployment",
-            f"Ledger {pool.contracts.ledger}, configured is {config.ledger}",
-            "set `ledger`, or the address of that deployment's coordinator",
-        )
-    return pool
+    with closing(CoordinatorClient(config.coordinator_url)) as client:
+        return client.configured_pool(config.pool_id, config.ledger)

@@ -91,12 +91,18 @@ class Payment(BaseModel):
         }[self.state]
 
     @property
+    def urgency(self) -> tuple[bool, int]:
+        """What can still be appealed comes first, and of that what ends first."""
+        return not (self.state is PaymentState.ACCUSED and self.deadline_in_seconds), self.deadline or 0
+
+    @property
     def todo(self) -> str:
         """What can be done about it; empty where nothing has to be."""
         until = "" if self.deadline is None else f"{datetime.fromtimestamp(self.deadline, UTC):%Y-%m-%d %H:%M:%S} UTC"
         if self.state is PaymentState.ACCUSED and self.deadline_in_seconds:
             left = f"{until}, {self.deadline_in_seconds} s from now"
-            return f"`proofpool worker verify` it; if it holds, let the provider appeal (Court.appeal) until {left}"
+            how = "if it holds, `proofpool provider appeal` with the provider's key"
+            return f"`proofpool worker verify` it; {how} until {left}"
         if self.state is PaymentState.ACCUSED:
             return f"nothing: the appeal was possible until {until}; anybody may enforce the slash"
         if self.state is PaymentState.BEFORE_JURY:

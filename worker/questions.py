@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from protocol.errors import ProofpoolError
+from protocol.errors import ProofpoolError, UsageError
 
 T = TypeVar("T")
 
@@ -22,9 +22,11 @@ class Questions:
         return tuple(self._lines)
 
     def ask(self, question: Callable[[], T]) -> T | None:
-        """The answer, or None and a line in `unanswered`."""
+        """The answer, or None and a line in `unanswered`. What is configured wrong is no silence, and travels."""
         try:
             return question()
+        except UsageError:
+            raise
         except ProofpoolError as error:
             self._lines[f"{error.what}: {error.why}"] = None
             return None

@@ -70,7 +70,7 @@ class _Facts(_Shape):
 
 
 def look(config: WorkerConfig) -> NodeStatus:
-    """The node's status now. Raises KeyFailure where its key can't be read."""
+    """The node's status now. Raises KeyFailure where its key can't be read, ConfigError for another's pool."""
     facts = _facts(config)
     here = contents(config.data_dir)
     verdict, why, todo = _verdict(facts, here)
@@ -138,7 +138,7 @@ def _facts(config: WorkerConfig) -> _Facts:
     node = load_signer(0, config.keystore, config.password_file).address
     questions = Questions()
     with closing(CoordinatorClient(config.coordinator_url)) as client:
-        pool = questions.ask(client.pool)
+        pool = questions.ask(lambda: client.configured_pool(config.pool_id, config.ledger))
         ledger = config.ledger or (pool.contracts.ledger if pool else None)
         chain = questions.ask(lambda: _chain(config, ledger)) if ledger else None
         provider = questions.ask(lambda: chain.provider_of(node)) if chain else None
@@ -193,8 +193,9 @@ def _verdict(facts: _Facts, here: Contents) -> tuple[Literal["EARNING", "IDLE", 
         return "BLOCKED", "the coordinator doesn't answer: what became of submissions isn't known", todo
     accused = [row for row in facts.recent if row.payment.state in OPEN_CASES]
     if accused:
-        last = accused[-1]
-        return "BLOCKED", f"{len(accused)} of the last submissions are accused of forgery", last.payment.todo
+        first = min(accused, key=lambda row: row.payment.urgency)
+        todo = f"first {first.submission_id}: {first.payment.todo}"
+        return "BLOCKED", f"{len(accused)} of the last submissions are accused of forgery", todo
     num_accepted = sum(row.standing == Standing.ACCEPTED for row in facts.recent)
     rejected = [row for row in facts.recent if row.reason]
     if rejected and not num_accepted:

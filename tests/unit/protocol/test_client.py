@@ -70,5 +70,5 @@ def test_a_problem_document_is_a_refusal_and_any_other_failure_is_not() -> None:
     with pytest.raises(Rejected) as refusal:
         client(lambda request: httpx.Response(403, content=problem)).pool()
     assert (refusal.value.reason, refusal.value.value) == (RejectReason.UNDERSTAKED, "1")
-    with pytest.raises(CoordinatorUnreachable):
+    with pytest.raises(CoordinatorUnreachable, match=r"GET http.*/v1/pool: HTTP 502 bad gateway \| is that a coordin"):
         client(lambda request: httpx.Response(502, content=b"bad gateway")).pool()

@@ -159,7 +159,7 @@ def test_status_speaks_though_nobody_answers(
     kept: KeptVerdict = make_verdict(1)
     Verdicts(db).keep(kept, "0x" + "0a" * 20, None)
     db.close()
-    assert run(["verifier", "status", "--config", str(config_file(tmp_path)), "--json"]) == 0
+    assert run(["verifier", "status", "--config", str(config_file(tmp_path)), "--json"]) == 6
     document = json.loads(capsys.readouterr().out)
     assert document["verdicts"] == {"accept": 1} and document["num_unrevealed"] == 1
     assert document["headline"].startswith("BLOCKED") and "doesn't answer" in document["problem"]

@@ -11,7 +11,7 @@ import pytest
 from protocol.api import SettlingView, Standing
 from protocol.chain.cases import CaseRecord, CaseState
 from protocol.chain.pool import EarningsRecord
-from protocol.errors import ChainError
+from protocol.errors import ChainError, ConfigError
 from protocol.keystore import CHEAP_SCRYPT_N, create_keystore
 from protocol.merkle.standard import earnings_tree
 from protocol.reasons import RejectReason
@@ -274,6 +274,27 @@ def test_an_accusation_and_a_slash_are_told_with_what_can_be_done(
     assert "slashed, 450 wei of the stake; toploc_mismatch: " in capsys.readouterr().out
     ledger.allotment = 0
     assert look_at().why == "0 of 1 wei allotted; slashed 450 wei in 1 case"
+
+
+def test_of_several_accusations_the_one_whose_appeal_ends_first_is_told(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, ledger: Ledger
+) -> None:
+    rejected = (Standing.REJECTED, "toploc_mismatch")
+    turned(make_worker, pool, rejected, rejected, rejected)
+    over, soon, later = pool.received
+    ledger.cases[over] = CaseRecord(CaseState.ACCUSED, NOW - 1, held_wei=500)
+    ledger.cases[soon] = CaseRecord(CaseState.ACCUSED, NOW + 5, held_wei=500)
+    ledger.cases[later] = CaseRecord(CaseState.ACCUSED, NOW + 9, held_wei=500)
+    found = look_at()
+    assert found.why == "3 of the last submissions are accused of forgery"
+    assert found.todo.startswith(f"first {soon}: ")
+    assert "`proofpool provider appeal`" in found.todo and found.todo.endswith("5 s from now")
+
+
+@pytest.mark.parametrize("changes", [{"pool_id": 2}, {"ledger": "0x" + "99" * 20}])
+def test_another_pools_coordinator_is_no_status(look_at: Callable[..., NodeStatus], changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="serves another"):
+        look_at(**changes)
 
 
 def test_a_case_is_told_without_a_coordinator(
