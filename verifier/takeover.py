@@ -60,12 +60,15 @@ class AttestedEpoch(_Document):
 
 
 class AttestedEarnings(_Document):
-    """Gross cumulative earnings of all accounts up to `epoch`, as seats recomputed them from the log."""
+    """Gross cumulative earnings of all accounts up to `epoch`, as seats recomputed them from the log.
+
+    Claims need no attestations: a coordinator's statement (`GET /v1/earnings`) is one without any.
+    """
 
     kind: Literal["attested-earnings"] = "attested-earnings"
     total_wei: Wei
     accounts: Annotated[tuple[ProviderEarnings, ...], Field(max_length=MAX_ACCOUNTS)]
-    attestations: Annotated[tuple[Signed[EarningsAttestation], ...], Field(max_length=MAX_ATTESTATIONS)]
+    attestations: Annotated[tuple[Signed[EarningsAttestation], ...], Field(max_length=MAX_ATTESTATIONS)] = ()
 
     def earned_wei(self) -> dict[str, int]:
         return {row.account: row.cumulative_wei for row in self.accounts}
@@ -119,28 +122,48 @@ def attest_epoch(history: History, pool: ChainPool, signer: Signer) -> AttestedE
 def attest_earnings(history: History, pool: ChainPool, signer: Signer) -> AttestedEarnings:
     """Earnings up to the last anchored epoch, signed for every seat of `signer` that was active in it.
 
-    Raises VerificationFailed where the log pays what nothing earns, NotEligible where nothing new is earned.
+    Where nothing was earned since the newest root on chain, that root's, unsigned: there is nothing to commit, and
+    claims need the accounts. Raises VerificationFailed where the log pays what nothing earns, or the root isn't the
+    log's; NotEligible where nothing was ever earned.
     """
     epoch = pool.num_epochs() - 1
     newest, known = pool.contracts.read("ledger", "newestEarnings", pool.pool_id)
     checked_epoch = newest if known["root"] != ZERO_HASH else -1
     check_payments(epoch, history.payments, pool, checked_epoch)
     check_reaudits(epoch, history.payments, pool, checked_epoch)
-    earned = {account: amount for account, amount in sorted(history.payments.earnings(epoch).items()) if amount}
-    if epoch <= checked_epoch or sum(earned.values()) <= known["total"]:
-        raise NotEligible("nothing is earned that isn't committed", f"epoch {epoch}, committed up to {newest}")
-    root, total_wei = earnings_tree(earned).root, sum(earned.values())
+    if epoch <= checked_epoch or sum(history.payments.earnings(epoch).values()) <= known["total"]:
+        return _committed(history, pool, newest, known["root"])
+    stated = _stated(history, pool, epoch)
     messages = [
-        EarningsAttestation(pool_id=pool.pool_id, epoch=epoch, root=root, total_wei=total_wei, seat=seat)
+        EarningsAttestation(pool_id=pool.pool_id, epoch=epoch, root=stated.root, total_wei=stated.total_wei, seat=seat)
         for seat in _own_seats(pool, signer, epoch)
     ]
+    signed = tuple(Signed[EarningsAttestation].by(signer, message, pool.domain) for message in messages)
+    return stated.model_copy(update={"attestations": signed})
+
+
+def _committed(history: History, pool: ChainPool, epoch: int, root: str) -> AttestedEarnings:
+    """The accounts of the newest root on chain."""
+    if root == ZERO_HASH:
+        raise NotEligible("nothing is earned", f"up to epoch {pool.num_epochs() - 1}", "there is nothing to claim")
+    if (stated := _stated(history, pool, epoch)).root != root:
+        raise VerificationFailed(
+            "the earnings on chain aren't those of the log",
+            f"epoch {epoch}: {root} on chain, {stated.root} from the log",
+            "`proofpool audit dispute-earnings` while it can't be claimed from",
+        )
+    return stated
+
+
+def _stated(history: History, pool: ChainPool, epoch: int) -> AttestedEarnings:
+    """What the log pays up to this epoch."""
+    earned = {account: amount for account, amount in sorted(history.payments.earnings(epoch).items()) if amount}
     return AttestedEarnings(
         pool_id=pool.pool_id,
         epoch=epoch,
-        root=root,
-        total_wei=total_wei,
+        root=earnings_tree(earned).root,
+        total_wei=sum(earned.values()),
         accounts=tuple(ProviderEarnings(account=one, cumulative_wei=amount) for one, amount in earned.items()),
-        attestations=tuple(Signed[EarningsAttestation].by(signer, message, pool.domain) for message in messages),
     )
 
 

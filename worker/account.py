@@ -18,11 +18,17 @@ from protocol.merkle.standard import earnings_tree
 
 @dataclass(frozen=True)
 class Root:
-    """An earnings root; `cumulative_wei` is what it gives the provider in all."""
+    """An earnings root; `cumulative_wei` is what it gives the provider in all.
+
+    `claimable_time` is None while a dispute holds it.
+    """
 
     epoch: int
-    claimable_time: int
+    claimable_time: int | None
     cumulative_wei: int
+
+    def is_claimable(self, time: int) -> bool:
+        return self.claimable_time is not None and self.claimable_time <= time
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Account:
     @property
     def claimable_wei(self) -> int:
         """What a claim would pay now, as far as the roots reach."""
-        proven = [root.cumulative_wei for root in self.roots if root.claimable_time <= self.time]
+        proven = [root.cumulative_wei for root in self.roots if root.is_claimable(self.time)]
         return max(0, max(proven, default=0) - self.claimed_wei - self.withheld_wei)
 
 
@@ -59,7 +65,7 @@ def read_account(client: CoordinatorClient, chain: ChainPool, provider: str, epo
     """
     time, records = chain.time(), chain.earnings_since(min(epochs)) if epochs else []
     covering = [next((record for record in records if record.epoch >= epoch), None) for epoch in epochs]
-    claimable = [record for record in records if record.claimable_time <= time]
+    claimable = [r for r in records if r.claimable_time is not None and r.claimable_time <= time]
     wanted = {*covering, *claimable[-1:]}
     return Account(
         time=time,

@@ -56,6 +56,8 @@ _CASES = {
 class Payment(BaseModel):
     """`claimable_in_seconds` and `deadline_in_seconds` (of the appeal, then of the jury) are 0 once over.
 
+    `claimable_in_seconds` is None under a root that an open dispute holds.
+
     `num_slash_verdicts` are those against dropped work: with a quorum of them an accusation may follow. `held_wei` of
     the node's stake is what an open case may cost, `slashed_wei` what an upheld one has cost.
     """
@@ -79,7 +81,7 @@ class Payment(BaseModel):
             PaymentState.UNKNOWN: "payment unknown",
             PaymentState.WAITING_FOR_VERDICTS: "waiting for verdicts",
             PaymentState.WAITING_FOR_EARNINGS_ROOT: f"{amount}earned, waiting for the earnings root",
-            PaymentState.CLAIMABLE_LATER: f"{amount}earned, claimable in {self.claimable_in_seconds} s",
+            PaymentState.CLAIMABLE_LATER: f"{amount}earned, {self._when}",
             PaymentState.CLAIMABLE: f"{amount}claimable",
             PaymentState.PAID: f"{amount}paid",
             PaymentState.WITHHELD: f"{amount}earned, withheld by a case",
@@ -89,6 +91,12 @@ class Payment(BaseModel):
             PaymentState.BEFORE_JURY: f"before a jury, {self.held_wei} wei of the stake are held",
             PaymentState.SLASHED: f"slashed, {self.slashed_wei} wei of the stake",
         }[self.state]
+
+    @property
+    def _when(self) -> str:
+        if self.claimable_in_seconds is None:
+            return "not claimable while a dispute over the earnings root is open"
+        return f"claimable in {self.claimable_in_seconds} s"
 
     @property
     def urgency(self) -> tuple[bool, int]:
@@ -140,13 +148,13 @@ def _earned(amount_wei: int, epoch: int, account: Account | None) -> Payment:
     root = next((root for root in account.roots if root.epoch >= epoch), None)
     if root is None:
         return Payment(state=PaymentState.WAITING_FOR_EARNINGS_ROOT, amount_wei=amount_wei)
-    left = max(0, root.claimable_time - account.time)
-    return Payment(state=_claim(root, account, left), amount_wei=amount_wei, claimable_in_seconds=left)
+    left = None if root.claimable_time is None else max(0, root.claimable_time - account.time)
+    return Payment(state=_claim(root, account), amount_wei=amount_wei, claimable_in_seconds=left)
 
 
-def _claim(root: Root, account: Account, left: int) -> PaymentState:
+def _claim(root: Root, account: Account) -> PaymentState:
     """Claims are of all that was earned: a root is paid when they come up to it, less what cases withhold."""
-    if left:
+    if not root.is_claimable(account.time):
         return PaymentState.CLAIMABLE_LATER
     if account.claimed_wei + account.withheld_wei < root.cumulative_wei:
         return PaymentState.CLAIMABLE

@@ -123,7 +123,7 @@ def _rows(status: NodeStatus) -> tuple[tuple[str, str], ...]:
         ("provider", status.provider or "unknown"),
         ("allotment", stake + least),
         ("paid", _wei(status.claimed_wei)),
-        ("claimable", f"{_wei(status.claimable_wei)}{', by Ledger.claim' if status.claimable_wei else ''}"),
+        ("claimable", f"{_wei(status.claimable_wei)}{', by `proofpool audit claim`' if status.claimable_wei else ''}"),
         ("withheld", f"{_wei(status.withheld_wei)}, by cases"),
         ("weights", f"newest {newest}; here {here}"),
         ("at hand", f"{status.num_leases} leased, {status.num_pending} waiting to be sent"),

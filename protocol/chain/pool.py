@@ -32,6 +32,8 @@ from protocol.wire import ZERO_ADDRESS, ZERO_HASH, Verdict
 
 PAGE_READS = 200
 """Views asked in one request."""
+FOREVER = 2**64 - 1
+"""When the roots that an open dispute holds can be claimed from."""
 MAX_ROOTS = 64
 FIRST_LOOK_PERIODS = 3
 """How many jury periods back whoever has never looked for juries looks: one to be seated in, one to vote in, one more
@@ -85,11 +87,14 @@ class VersionRecord:
 
 @dataclass(frozen=True)
 class EarningsRecord:
-    """An earnings root on chain: of payments up to `epoch`, claimable from `claimable_time` (chain seconds) on."""
+    """An earnings root on chain: of payments up to `epoch`, claimable from `claimable_time` (chain seconds) on.
+
+    None while a dispute holds it.
+    """
 
     epoch: int
     root: str
-    claimable_time: int
+    claimable_time: int | None
 
 
 class ChainPool:
@@ -261,16 +266,23 @@ class ChainPool:
         return JuryTerms.of(self._read("pools", "juryTerms", self.pool_id))
 
     def earnings_since(self, epoch: int, most: int = MAX_ROOTS) -> list[EarningsRecord]:
-        """The newest roots that cover payments of `epoch`, at most so many, oldest first: each costs a call."""
+        """The newest roots that cover payments of `epoch`, at most so many, oldest first: each costs a call.
+
+        Their times are the Jury's: a dispute holds all roots that aren't claimable yet.
+        """
         number, found = self._read("ledger", "newestEarnings", self.pool_id)
-        roots: list[EarningsRecord] = []
+        roots: list[tuple[int, str, int]] = []
         while found["root"] != ZERO_HASH and number >= epoch and len(roots) < most:
-            roots.insert(0, EarningsRecord(number, found["root"], found["claimable_time"]))
+            roots.insert(0, (number, found["root"], found["claimable_time"]))
             if found["previous_epoch"] == number:
                 break
             number = found["previous_epoch"]
             found = self._read("ledger", "earningsOf", self.pool_id, number)
-        return roots
+        times = self._read_all(*(Read("jury", "claimableTime", (self.pool_id, time)) for _, _, time in roots))
+        return [
+            EarningsRecord(number, root, None if time == FOREVER else time)
+            for (number, root, _), time in zip(roots, times, strict=True)
+        ]
 
     def claimed_wei(self, account: str) -> int:
         """What the pool has paid to an account."""

@@ -124,9 +124,11 @@ def test_a_true_root_is_not_disputed_unless_one_insists(live: Live, call: Comman
     assert credits_of(world, world.chain.creator) == before
     found = document(call(*live.command(true.epoch, "--without-check", "--pool", str(world.pool_id))))
     assert found["named_seats"] and not found["faults"]
+    assert [record.claimable_time for record in bench.pool().earnings_since(0)] == [None], "the dispute holds it"
     bench.until(lambda: bench.pool().dispute_of(found["dispute_id"]) is None)
     assert before - credits_of(world, world.chain.creator) == CREDIT
-    assert [record.root for record in bench.pool().earnings_since(0)] == [true.root]
+    (record,) = bench.pool().earnings_since(0)
+    assert record.root == true.root and record.claimable_time is not None
 
 
 def test_a_dispute_is_refused_where_the_jury_would(live: Live) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from protocol.api import EarningsStatement
 from protocol.chain.lane import Lane
 from protocol.chain.pool import ChainPool
 from protocol.clock import SystemClock
-from protocol.errors import NotEligible, NotFound, TransactionReverted, VerificationFailed
+from protocol.errors import NotEligible, NotFound, VerificationFailed
 from protocol.merkle.history import root_of
 from protocol.signing import Signer
 from protocol.wire import ZERO_HASH, EpochAttestation, Signed
@@ -96,7 +97,9 @@ def test_what_was_earned_is_paid_without_the_coordinator(world: World, tmp_path:
     world.chain.pass_time(WINDOWS)
     account = world.provider.address
     before = world.read("credits", "balanceOf", account)
-    paid = committer(world).claim(documents[0], account)
+    said = documents[0].model_dump(exclude={"kind", "attestations"})
+    by_a_coordinator = EarningsStatement.model_validate(said).model_dump_json()
+    paid = committer(world).claim(AttestedEarnings.model_validate_json(by_a_coordinator), account)
     assert paid == documents[0].earned_wei()[account] > 0
     assert paid % PRICE_WEI == 0
     assert world.read("credits", "balanceOf", account) == before + paid
@@ -109,6 +112,22 @@ def test_a_second_epoch_follows_at_once_and_nothing_new_is_earned(world: World, 
         mirror.go_on()
     committer(world).commit_epoch([mirror.epoch() for mirror in found])
     assert world.read("ledger", "epochCount", world.pool_id) == found[0].history.num_epochs + 1
+    for mirror in found:
+        mirror.go_on()
+    again = found[0].earnings()
+    assert again.attestations == () and again.epoch == found[0].history.num_epochs - 2
+    with pytest.raises(NotEligible, match="too few of the drawn seats signed"):
+        committer(world).commit_earnings([again])
+    world.chain.pass_time(WINDOWS)
+    account = world.provider.address
+    assert committer(world).claim(again, account) == again.earned_wei()[account] > 0
+    with pytest.raises(NotEligible, match="nothing to claim"):
+        committer(world).claim(again, account)
+
+
+def test_where_nothing_was_ever_earned_there_is_no_file(world: World, tmp_path: Path) -> None:
+    world.close_epoch()
+    found = mirrors(world, tmp_path)
     with pytest.raises(NotEligible, match="nothing is earned"):
         found[0].earnings()
 
@@ -161,8 +180,12 @@ def test_earnings_that_were_changed_are_neither_committed_nor_claimed(world: Wor
     with pytest.raises(VerificationFailed, match="aren't those of the root"):
         committer(world).commit_earnings([changed])
     committer(world).commit_earnings(documents)
-    with pytest.raises(TransactionReverted, match="NotClaimableYet"):
+    with pytest.raises(NotEligible, match="can't be claimed yet") as refusal:
         committer(world).claim(documents[0], world.provider.address)
+    assert refusal.value.todo.startswith("wait ")
+    later = documents[0].model_copy(update={"epoch": documents[0].epoch + 1})
+    with pytest.raises(NotEligible, match="no earnings of this epoch are on chain"):
+        committer(world).claim(later, world.provider.address)
     with pytest.raises(NotFound, match="no earnings"):
         committer(world).claim(documents[0], world.trainer.address)
     with pytest.raises(VerificationFailed, match="aren't those of the root"):

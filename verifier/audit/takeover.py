@@ -13,11 +13,18 @@ from typing import TypeVar
 from protocol.chain.block import Receipt
 from protocol.chain.contracts import Contracts
 from protocol.chain.lane import Lane
-from protocol.chain.pool import ChainPool
+from protocol.chain.pool import FOREVER, ChainPool
 from protocol.draw import DrawnSeat, draw_seats
-from protocol.errors import NotEligible, NotFound, SignatureInvalid, VerificationFailed
+from protocol.errors import (
+    NotEligible,
+    NotFound,
+    ProofpoolError,
+    SignatureInvalid,
+    TransactionReverted,
+    VerificationFailed,
+)
 from protocol.merkle.standard import earnings_tree
-from protocol.wire import EarningsAttestation, EpochAttestation, Signed
+from protocol.wire import ZERO_HASH, EarningsAttestation, EpochAttestation, Signed
 from verifier.takeover import AttestedEarnings, AttestedEpoch, check_silent
 
 ROUND = 0
@@ -69,15 +76,36 @@ class Committer:
         return self.contracts.send(self.lane, "ledger", "commitEarnings", *statement, indexes, chosen)
 
     def claim(self, document: AttestedEarnings, account: str) -> int:
-        """Have `account` paid what it has earned by this document: the amount. Raises NotFound, TransactionReverted."""
+        """Have `account` paid what it has earned by this document: the amount. Raises NotFound, NotEligible."""
         _check_root(document)
         earned = document.earned_wei()
         if account not in earned:
             raise NotFound("the account has no earnings in this file", account, "check the address")
         proof = earnings_tree(earned).proof(sorted(earned).index(account))
         call = (self.pool_id, document.epoch, account, earned[account], proof)
-        events = self.contracts.events(self.contracts.send(self.lane, "ledger", "claim", *call))
+        try:
+            events = self.contracts.events(self.contracts.send(self.lane, "ledger", "claim", *call))
+        except TransactionReverted as error:
+            raise self._unclaimable(document.epoch, error) from error
         return next(int(event.arguments["amount"]) for event in events if event.name == "Claimed")
+
+    def _unclaimable(self, epoch: int, error: TransactionReverted) -> ProofpoolError:
+        """Why a claim is refused, in words, where it is one of the refusals that come in the ordinary course."""
+        if error.name == "NoEarnings":
+            return NotEligible(
+                "no earnings of this epoch are on chain", f"epoch {epoch}", "wait for them, or commit them"
+            )
+        if error.name == "NothingToClaim":
+            return NotEligible("there is nothing to claim", f"what epoch {epoch} proves is paid", "try a later epoch's")
+        if error.name != "NotClaimableYet":
+            return error
+        due, now = int(str(error.arguments[0])), self.contracts.client.head().timestamp
+        when = "until a dispute is over" if due == FOREVER else f"from chain time {due} on"
+        todo = "wait for its end" if due == FOREVER else f"wait {max(0, due - now)} s"
+        newest = self.contracts.read("ledger", "claimableEarnings", self.pool_id)
+        if newest["earnings"]["root"] != ZERO_HASH:
+            todo += f", or claim by the earnings of epoch {newest['epoch']}: GET /v1/earnings/{newest['epoch']}"
+        return NotEligible("these earnings can't be claimed yet", f"epoch {epoch}, {when}", todo)
 
     def _check_open(self, epoch: int) -> None:
         if epoch != (open_epoch := self.pool.num_epochs()):

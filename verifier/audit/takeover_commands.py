@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 DocumentT = TypeVar("DocumentT", bound=BaseModel)
 
+_KINDS = {
+    "AttestedEpoch": ("epoch that a seat attests", "make it with `proofpool audit attest-epoch`"),
+    "AttestedEarnings": (
+        "statement of earnings",
+        "make it with `proofpool audit attest-earnings`; for a claim, the coordinator's GET /v1/earnings is one too",
+    ),
+}
+"""What a file has to be, and where one comes from."""
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The verifier's TOML file.")]
 Out = Annotated[Path, typer.Option("--out", help="Where to put the file.")]
 Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Files of different validators.")]
@@ -36,14 +44,18 @@ def attest_epoch(out: Out, config: ConfigFile = None, as_json: JsonOption = Fals
 
 
 def attest_earnings(out: Out, config: ConfigFile = None, as_json: JsonOption = False) -> None:
-    """Sign, for own seats, what every account has earned up to the last epoch. The verifier must not run."""
+    """Sign, for own seats, what every account has earned up to the last epoch. The verifier must not run.
+
+    Where all of it is committed already, the file says what accounts can claim by it, and nothing is signed.
+    """
     from verifier import takeover
 
     with _verifier(config) as (history, pool, signer):
         takeover.check_silent(pool.contracts, pool.pool_id)
         takeover.follow(history, pool, takeover.refuse_entries)
         document = takeover.attest_earnings(history, pool, signer)
-    _write(out, document, as_json, f"{document.total_wei} wei up to epoch {document.epoch}")
+    done = "" if document.attestations else ", committed already: to be claimed"
+    _write(out, document, as_json, f"{document.total_wei} wei up to epoch {document.epoch}{done}")
 
 
 def commit_epoch(
@@ -83,7 +95,7 @@ def commit_earnings(
 
 
 def claim(
-    file: Annotated[Path, typer.Argument(help="An earnings file whose root is committed.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A statement of earnings whose root is on chain.")],
     account: Annotated[str, typer.Option("--account", help="Whose earnings; they are paid to this address.")],
     chain: ChainOption,
     ledger: LedgerOption,
@@ -91,7 +103,10 @@ def claim(
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have an account paid what an earnings file says, without a coordinator. Anybody may pay the gas."""
+    """Have an account paid what it has earned. Anybody may pay the gas.
+
+    FILE is the coordinator's statement (GET /v1/earnings), or without a coordinator one of `audit attest-earnings`.
+    """
     from verifier.audit.takeover import Committer
     from verifier.takeover import AttestedEarnings
 
@@ -132,7 +147,7 @@ def _read(file: Path, shape: type[DocumentT]) -> DocumentT:
 
     from protocol.errors import UsageError
 
-    todo = "make it with `proofpool audit attest-epoch` or `attest-earnings`"
+    what, todo = _KINDS[shape.__name__]
     try:
         return shape.model_validate_json(file.read_bytes())
     except OSError as error:
@@ -141,7 +156,7 @@ def _read(file: Path, shape: type[DocumentT]) -> DocumentT:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         why = f"{file}: {first['msg']}{f' at `{place}`' if place else ''}"
-        raise UsageError(f"this is no {shape.__name__}", why, todo) from error
+        raise UsageError(f"this is no {what}", why, todo) from error
 
 
 def _write(out: Path, document: BaseModel, as_json: bool, what: str) -> None:

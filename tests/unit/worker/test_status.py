@@ -199,9 +199,13 @@ def test_where_the_money_of_accepted_work_stands(
     ledger.roots = [EarningsRecord(2, earnings_tree(pool.earned[2]).root, NOW + 15)]
     states, text = said()
     assert states[0] == "claimable_later" and "70 wei earned, claimable in 15 s" in text
+    ledger.roots = [EarningsRecord(2, ledger.roots[0].root, None)]
+    states, text = said()
+    assert states[0] == "claimable_later" and "not claimable while a dispute over the earnings root is open" in text
+    assert "claimable  0 wei" in text
     ledger.roots = [EarningsRecord(2, ledger.roots[0].root, NOW)]
     states, text = said()
-    assert states[0] == "claimable" and "70 wei claimable" in text and "claimable  70 wei, by Ledger.claim" in text
+    assert states[0] == "claimable" and "70 wei claimable" in text and "claimable  70 wei, by `proofpool audit claim`" in text
     ledger.claimed = 70
     states, text = said()
     assert (
