@@ -45,11 +45,16 @@ def task_prompts(rules: Rules, environment: Environment, seed: bytes) -> list[Pr
     return [group_prompt(rules, environment, seed, group) for group in range(rules.groups_per_task)]
 
 
-def group_prompt(rules: Rules, environment: Environment, seed: bytes, group: int) -> Prompt:
-    """The prompt of one group."""
+def group_question(rules: Rules, environment: Environment, seed: bytes, group: int) -> tuple[Problem, int]:
+    """What one group is asked, before it is tokens: the problem and the target length."""
     stream = SeedStream(seed, f"group/{group}")
     problem = environment.problem(stream.below(environment.num_problems))
     targets = rules.lengths.targets
-    target_length = targets[stream.below(len(targets))] if targets else NO_TARGET_LENGTH
+    return problem, targets[stream.below(len(targets))] if targets else NO_TARGET_LENGTH
+
+
+def group_prompt(rules: Rules, environment: Environment, seed: bytes, group: int) -> Prompt:
+    """The prompt of one group."""
+    problem, target_length = group_question(rules, environment, seed, group)
     tokens = np.array(environment.prompt(problem, target_length), dtype=np.int32)
     return Prompt(problem, tokens, target_length)

@@ -92,6 +92,10 @@ class Environment(ABC):
     def held_back(self, count: int) -> list[Problem]:
         """The first `count` problems of the held-back range whose questions no training problem asks."""
 
+    def difficulty(self, problem: Problem) -> dict[str, float]:
+        """What the environment itself says of how hard a problem is: numbers by name, none where it says nothing."""
+        return {}
+
     def problem(self, index: int) -> Problem:
         """The training problem with this index; raises UsageError outside 0 to `num_problems` - 1."""
         if not 0 <= index < self.num_problems:

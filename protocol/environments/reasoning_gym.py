@@ -11,6 +11,7 @@ Example (the testnet's task)::
 
 from __future__ import annotations
 
+import math
 from importlib.metadata import version
 from typing import Any
 
@@ -77,6 +78,12 @@ class ReasoningGym(Environment):
                 problems.append(problem)
         return problems
 
+    def difficulty(self, problem: Problem) -> dict[str, float]:
+        """What the dataset varies with its difficulty, as far as it says the value of each problem."""
+        metadata: dict[str, Any] = problem.entry.get("metadata") or {}
+        said: dict[str, Any] = {name: _said(metadata, name) for name in metadata.get("difficulty") or {}}
+        return {name: float(value) for name, value in sorted(said.items()) if _is_number(value)}
+
     def _problem(self, index: int) -> Problem:
         entry = self._dataset[index]
         name = self.config.dataset
@@ -96,6 +103,15 @@ def load(config: dict[str, Any], tokenizer: Tokenizer) -> ReasoningGym:
         return ReasoningGym(ReasoningGymConfig.model_validate(config), tokenizer)
     except ValidationError as error:
         raise ConfigError("the environment's configuration is wrong", str(error)) from error
+
+
+def _said(metadata: dict[str, Any], name: str) -> Any:
+    """Datasets call what they vary `name`, and its value of a problem that or `num_name`."""
+    return metadata.get(name, metadata.get(f"num_{name}"))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _create_dataset(config: ReasoningGymConfig) -> tuple[Any, str]:

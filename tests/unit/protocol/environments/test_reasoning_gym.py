@@ -21,6 +21,7 @@ from protocol.tokenizer import Tokenizer
 from testnet.base_model.vocabulary import EOS_ID, make_tokenizer
 
 MakeEnvironment = Callable[..., ReasoningGym]
+NUMBERS = re.compile(r"\d+")
 
 
 def wrong_problem(answer: str) -> Problem:
@@ -34,6 +35,33 @@ def test_a_problem_follows_from_its_index_and_the_seed(make_environment: MakeEnv
     assert forwards != [other.problem(i) for i in range(20)]
     assert forwards[3].problem_id == "chain_sum:3"
     assert forwards[3].task_type == "reasoning_gym/chain_sum"
+
+
+def test_a_problem_says_how_hard_it_is(make_environment: MakeEnvironment) -> None:
+    environment = make_environment()
+    for problem in map(environment.problem, range(20)):
+        numbers = NUMBERS.findall(problem.question)
+        difficulty = {"num_digits": float(max(map(len, numbers))), "num_terms": float(len(numbers))}
+        assert environment.difficulty(problem) == difficulty
+
+
+@pytest.mark.parametrize(("dataset", "names"), [
+    ("sudoku", ["empty"]), ("graph_color", ["num_vertices"]), ("letter_counting", []),
+])  # fmt: skip
+def test_only_what_a_dataset_tells_of_each_problem_is_difficulty(
+    make_environment: MakeEnvironment, dataset: str, names: list[str]
+) -> None:
+    environment = make_environment(dataset=dataset, parameters={})
+    assert list(environment.difficulty(environment.problem(0))) == names
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [None, {}, {"difficulty": None}, {"difficulty": {"a": 1}, "a": "2"}, {"difficulty": {"a": 1}, "a": float("nan")}],
+)
+def test_metadata_without_numbers_are_no_difficulty(make_environment: MakeEnvironment, metadata: Any) -> None:
+    problem = Problem(0, "x:0", "x", "", {"metadata": metadata})
+    assert make_environment().difficulty(problem) == {}
 
 
 @pytest.mark.parametrize("index", [-1, 500, 2**24])
