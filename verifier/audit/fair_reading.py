@@ -18,6 +18,7 @@ from verifier.audit.fairness import Fairness, weigh
 from verifier.audit.leases import End, Leases
 from verifier.audit.promises import HeldReceipt, Promises
 from verifier.audit.questions import Questions
+from verifier.audit.reading import reading
 from verifier.audit.refused import Refused
 from verifier.progress import Progress
 
@@ -33,10 +34,11 @@ def read_fairness(
     """Raises VerificationFailed where the log isn't the one under its heads, or names other beacons than the chain."""
     questions = Questions(log.pool.pool_id, log.domain, client.rules, model)
     leases, refused, promises = Leases(questions), Refused(), Promises(receipts, {log.pool.coordinator})
-    for epoch, entry in log.events():
-        leases.note(epoch, entry)
-        refused.note(entry)
-        promises.note(epoch, entry)
+    with reading(log) as events:
+        for epoch, entry in events:
+            leases.note(epoch, entry)
+            refused.note(entry)
+            promises.note(epoch, entry)
     foreign = _foreign_beacons(log, leases, questions)
     found = promises.found(log.num_epochs, log.domain)
     if not with_files:

@@ -26,10 +26,15 @@ def verifiers(
     from verifier.audit.accountability_table import accountability_lines
     from verifier.audit.checked_log import checked_log
     from verifier.audit.judging import Judging
+    from verifier.audit.reading import reading
 
     judging = Judging()
-    with closing(CoordinatorClient(coordinator)) as client, checked_log(client, chain, ledger) as log:
-        for _, entry in log.events():
+    with (
+        closing(CoordinatorClient(coordinator)) as client,
+        checked_log(client, chain, ledger) as log,
+        reading(log) as events,
+    ):
+        for _, entry in events:
             judging.note(entry)
     report = account_for(judging)
     if as_json:
