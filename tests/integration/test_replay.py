@@ -226,6 +226,26 @@ def test_another_model_is_said_to_be_one_and_nobody_is_blamed(
     assert auditor.online(submission_id, "--model", str(honest_model))[0] == 3
 
 
+def test_a_watch_judges_again_and_names_who_looked_at_nothing(
+    real: RealPool, honest_model: Path, auditor: Auditor
+) -> None:
+    """One honest submission and one that nobody looked at, both settled; the watch draws all of them."""
+    world = real.world
+    honest = real.submit(honest_model)
+    judge_honestly(real, honest)
+    unseen = real.accept(honest_model)
+    world.close_epoch()
+    where = ("--coordinator", real.url, "--chain", world.chain.process.url, "--cache", str(auditor.folder / "cache"))
+    watch = ("audit", "watch", "--once", "--json", "--state", str(auditor.folder / "state"), *where)
+    code, out, _ = auditor.call(*watch, "--replay", "1")
+    *alerts, checked = map(json.loads, out.splitlines())
+    about = [alert for alert in alerts if alert["kind"] == "replay"]
+    assert code == 3 and checked["num_replayed"] == 2
+    assert {alert["subject"] for alert in about} == {unseen} and all(alert["is_fault"] for alert in about)
+    validators = {view.validator for view in world.client().submission(unseen).verdicts}
+    assert {alert["detail"].partition(":")[0] for alert in about} == validators
+
+
 def test_weights_that_nobody_has_are_a_network_error(
     real: RealPool, honest_model: Path, auditor: Auditor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ event's epoch over, so that no crash loses one. A fault is something that no hon
     unearned                 a payment that nothing in the log earns
     verifiers                seats contradict each other, about an outcome or about a work stamp
     case                     the Court, the jury or a broken promise: what the chain says of it
+    replay                   a verdict that this machine's own judgement contradicts; or there is nothing to judge by
     reorg                    the chain dropped blocks, says the coordinator
     node                     whatever happens to a node that was named, but for leases and draws
 """
@@ -89,9 +90,19 @@ class Alerts:
         if kind not in ROUTINE and values.get("node") in self._nodes:
             self._note("node", entry, head, _worded(kind, values))
 
-    def note_fault(self, kind: str, detail: str, epoch: int | None = None, log_index: int | None = None) -> None:
-        """Something about the log itself. The same isn't noted twice."""
-        self._insert(kind, True, epoch, log_index, None, detail)
+    def note_fault(
+        self,
+        kind: str,
+        detail: str,
+        epoch: int | None = None,
+        log_index: int | None = None,
+        subject: str | None = None,
+    ) -> None:
+        """Something that no honest log has. The same isn't noted twice."""
+        self._insert(kind, True, epoch, log_index, subject, detail)
+
+    def note_news(self, kind: str, subject: str, detail: str) -> None:
+        self._insert(kind, False, None, None, subject, detail)
 
     def untold(self) -> list[Alert]:
         """Oldest first."""
@@ -128,8 +139,8 @@ class Alerts:
     def _insert(
         self, kind: str, is_fault: bool, epoch: int | None, log_index: int | None, subject: str | None, detail: str
     ) -> None:
-        known = "SELECT 1 FROM alert WHERE kind = ? AND log_index IS ? AND detail = ?"
-        if self._db.execute(known, (kind, log_index, detail)).fetchone() is None:
+        known = "SELECT 1 FROM alert WHERE kind = ? AND log_index IS ? AND subject IS ? AND detail = ?"
+        if self._db.execute(known, (kind, log_index, subject, detail)).fetchone() is None:
             row = (kind, int(is_fault), epoch, log_index, subject, detail)
             self._db.execute(
                 "INSERT INTO alert (kind, is_fault, epoch, log_index, subject, detail) VALUES (?, ?, ?, ?, ?, ?)", row

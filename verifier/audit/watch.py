@@ -1,6 +1,7 @@
 """`proofpool audit watch`: an auditor who remembers, and looks again.
 
-    heads of the chain ─▶ the log's new leaves ─▶ alerts ─▶ the newest checkpoint ─▶ leaves of before, served again
+    heads of the chain ─▶ the log's new leaves ─▶ the newest checkpoint ─▶ leaves of before, served again
+                       ─▶ a share of what was settled, judged again ─▶ alerts
 
 In: a coordinator, the chain, a folder that remembers. Out: alerts, told once each, and how far the log is checked. An
 epoch is taken over, with its alerts, in one transaction once its leaves hash to the head on chain; where they don't,
@@ -17,11 +18,12 @@ from typing import Any
 from protocol.api import LogEntry
 from protocol.chain.pool import ChainPool, LogHead
 from protocol.client import CoordinatorClient
-from protocol.errors import ConfigError, NotFound, VerificationFailed
+from protocol.errors import ConfigError, NotFound, Unreachable, VerificationFailed
 from protocol.merkle.checkpoint import Checkpoint, open_checkpoint
 from protocol.merkle.history import NodeAddress, root_of
 from protocol.merkle.note import NoteKey
 from verifier.audit.alerts import Alert, Alerts
+from verifier.audit.samples import Samples
 from verifier.chain import NUM_HEADS_ON_CHAIN
 from verifier.history import MAX_ENTRIES, History, checked_leaf
 from verifier.store import transaction
@@ -30,6 +32,8 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS checkpoint (size INTEGER PRIMARY KEY, note TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS second_look (id INTEGER PRIMARY KEY CHECK (id = 1), next_leaf INTEGER NOT NULL) STRICT;
 """
+Replay = Callable[[str], Sequence[str]]
+"""Judges a submission again: for each verdict that doesn't hold, whose it is and why."""
 NUM_HEADS_AGAIN = 16
 """How many heads that are known are asked of the chain again at each turn."""
 
@@ -43,6 +47,8 @@ class Progress:
     checkpoint_size: int
     """Of the newest signed checkpoint; 0 where none is signed."""
     num_again: int
+    num_replayed: int
+    """Submissions that were judged again, ever."""
     num_faults: int
     """All that were ever found."""
 
@@ -51,7 +57,8 @@ class Progress:
 
     def line(self) -> str:
         signed = f", checkpoint of {self.checkpoint_size} leaves" if self.checkpoint_size else ""
-        return f"✓ {self.size} leaves in {self.epochs} epochs{signed}, {self.num_again} looked at again"
+        judged = f", {self.num_replayed} submissions judged again" if self.num_replayed else ""
+        return f"✓ {self.size} leaves in {self.epochs} epochs{signed}, {self.num_again} looked at again{judged}"
 
 
 class Watch:
@@ -65,13 +72,17 @@ class Watch:
         *,
         key: NoteKey | None,
         nodes: Collection[str] = (),
+        replay: Replay | None = None,
+        share: float = 0.0,
     ) -> None:
         self._db = db
         self._client = client
         self._chain = chain
         self._key = key
         self.alerts = Alerts(db, nodes)
-        self.history = History(db, [self.alerts.observe])
+        self.samples = Samples(db, share)
+        self._replay = replay
+        self.history = History(db, [self.alerts.observe, self.samples.observe])
         db.executescript(SCHEMA)
         self._num_again = 0
 
@@ -85,9 +96,10 @@ class Watch:
         self._look(self._check_known_heads)
         self._look(self._check_checkpoint)
         self._look(lambda: self._look_again(known, known if num_again is None else num_again))
-        for alert in self.alerts.untold():
-            yield alert
-            self.alerts.mark_told(alert)
+        yield from self._tell()
+        for submission_id in self.samples.waiting() if self._replay is not None else []:
+            self._judge_again(submission_id)
+            yield from self._tell()
 
     def remember(self, note: str, source: str) -> None:
         """Hold a checkpoint that somebody kept against the log, now or once the log is as long."""
@@ -102,7 +114,27 @@ class Watch:
     def progress(self) -> Progress:
         (signed,) = self._db.execute("SELECT COALESCE(MAX(size), 0) FROM checkpoint").fetchone()
         size, epochs = self.history.size, self.history.num_epochs
-        return Progress(epochs, size, signed, self._num_again, self.alerts.num_faults())
+        return Progress(epochs, size, signed, self._num_again, self.samples.num_done(), self.alerts.num_faults())
+
+    def _tell(self) -> Iterator[Alert]:
+        for alert in self.alerts.untold():
+            yield alert
+            self.alerts.mark_told(alert)
+
+    def _judge_again(self, submission_id: str) -> None:
+        """Hold each verdict on a submission against this machine's own judgement."""
+        assert self._replay is not None
+        try:
+            faults = self._replay(submission_id)
+        except VerificationFailed as fault:
+            faults = [str(fault)]
+        except (NotFound, Unreachable) as lack:
+            if self.samples.note_failure(submission_id):
+                self.alerts.note_news("replay", submission_id, f"can't be judged again: {lack}")
+            return
+        for found in faults:
+            self.alerts.note_fault("replay", found, subject=submission_id)
+        self.samples.mark_done(submission_id)
 
     def _look(self, at: Callable[[], None]) -> None:
         """One part of a turn. What doesn't hold is an alert, and the other parts are looked at all the same."""

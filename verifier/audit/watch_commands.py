@@ -8,14 +8,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verifier.audit.options import DEFAULT_URL, ChainOption, CoordinatorOption, JsonOption, LedgerOption
+from verifier.audit.options import DEFAULT_URL, CacheOption, ChainOption, CoordinatorOption, JsonOption, LedgerOption
 
 if TYPE_CHECKING:
+    from protocol.chain.contracts import Contracts
     from protocol.chain.pool import LogHead
     from protocol.client import CoordinatorClient
     from protocol.merkle.note import NoteKey
@@ -38,6 +40,10 @@ def watch(
         list[Path] | None, typer.Option("--checkpoint", help="A signed checkpoint that you kept; again for more.")
     ] = None,
     node: Annotated[list[str] | None, typer.Option("--node", help="Tell of this node; again for more.")] = None,
+    replay: Annotated[
+        float, typer.Option("--replay", min=0, max=1, help="Judge this share of the settled work again.")
+    ] = 0.0,
+    cache: CacheOption = None,
     once: Annotated[bool, typer.Option("--once", help="Look once, at every leaf, and end.")] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")] = 10.0,
     again: Annotated[int, typer.Option("--again", min=0, help="Leaves of before to look at again each time.")] = 1000,
@@ -50,7 +56,7 @@ def watch(
     from protocol.waiting import Waiting
 
     nodes = [_address(one) for one in node or []]
-    with FolderLock(state, "audit watch"), _watching(state, coordinator, chain, ledger, nodes) as found:
+    with FolderLock(state, "audit watch"), _watching(state, coordinator, chain, ledger, nodes, replay, cache) as found:
         for file in checkpoint or []:
             found.remember(_read_note(file), str(file))
         if once:
@@ -124,7 +130,15 @@ def _from_chain(client: CoordinatorClient, chain: str, ledger: str | None) -> No
 
 
 @contextmanager
-def _watching(state: Path, coordinator: str, chain: str, ledger: str | None, nodes: Sequence[str]) -> Iterator[Watch]:
+def _watching(
+    state: Path,
+    coordinator: str,
+    chain: str,
+    ledger: str | None,
+    nodes: Sequence[str],
+    share: float,
+    cache: Path | None,
+) -> Iterator[Watch]:
     """The watch that `state` remembers. Raises ConfigError where it remembers another pool's log."""
     from protocol.chain.contracts import Contracts
     from protocol.chain.deployment import stay_with
@@ -147,7 +161,22 @@ def _watching(state: Path, coordinator: str, chain: str, ledger: str | None, nod
             except NotEligible as lack:
                 typer.echo(f"{lack}", err=True)
                 key = None
-            yield Watch(db, client, ChainPool(contracts, pool.pool_id), key=key, nodes=nodes)
+            replay = partial(_replayed, client, contracts, cache) if share else None
+            chain_pool = ChainPool(contracts, pool.pool_id)
+            yield Watch(db, client, chain_pool, key=key, nodes=nodes, replay=replay, share=share)
+
+
+def _replayed(client: CoordinatorClient, contracts: Contracts, cache: Path | None, submission_id: str) -> Sequence[str]:
+    """What verdicts on a submission have to answer for, by this machine's own judgement."""
+    from verifier.audit.ground import chain_ground
+    from verifier.audit.pinned import ModelSource
+    from verifier.audit.replay import replay
+
+    evidence = client.bundle(submission_id)
+    source = ModelSource(None, lambda: client.pool().shardcast_urls, cache)
+    found = replay(evidence, chain_ground(evidence, contracts), submission_id, source)
+    missed = ["a forgery that no seat has looked at was accepted"] if found.missed_by_draw else []
+    return [f"{one.validator}: {fault}" for one in found.verdicts for fault in one.faults] + missed
 
 
 def _turn(found: Watch, num_again: int | None, as_json: bool) -> Progress:

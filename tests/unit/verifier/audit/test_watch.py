@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from protocol.api import LogEntry
-from protocol.errors import ConfigError, NotFound, VerificationFailed
+from protocol.errors import ConfigError, NotFound, Unreachable, VerificationFailed
 from protocol.merkle.checkpoint import sign_checkpoint
 from protocol.merkle.note import NoteSigner
 from verifier.audit.alerts import Alert
+from verifier.audit.samples import Samples
 from verifier.audit.watch import Watch, stay_with_pool
 from verifier.store import open_store
 
@@ -251,6 +252,74 @@ def test_what_a_crash_kept_from_being_told_is_told_at_the_next_start(
     again = list(watching(served, nodes=(NODE,)).turn())
     assert again[0] == first and len(again) == 2
     assert list(watching(served, nodes=(NODE,)).turn()) == []
+
+
+# judging again
+
+
+class Judge:
+    """This machine's judgement of submissions: what it says against each verdict, or why it can't."""
+
+    def __init__(self, says: list[str] | Exception) -> None:
+        self.says = says
+        self.asked: list[str] = []
+
+    def __call__(self, submission_id: str) -> list[str]:
+        self.asked.append(submission_id)
+        if isinstance(self.says, Exception):
+            raise self.says
+        return self.says
+
+
+@pytest.fixture
+def judging(store: sqlite3.Connection) -> Callable[..., Watch]:
+    def make(served: Served, judge: Judge, share: float = 1.0) -> Watch:
+        return Watch(store, served, served.chain, key=None, replay=judge, share=share)  # type: ignore[arg-type]
+
+    return make
+
+
+def test_settled_work_is_judged_again_once(served: Served, judging: Callable[..., Watch]) -> None:
+    judge = Judge([])
+    watch = judging(served, judge)
+    assert list(watch.turn()) == [] and list(watch.turn()) == []
+    assert judge.asked == [SUBMISSION] and watch.progress.num_replayed == 1
+
+
+def test_a_verdict_that_does_not_hold_here_is_a_fault_with_its_validator(
+    served: Served, judging: Callable[..., Watch]
+) -> None:
+    (alert,) = judging(served, Judge([f"{VALIDATOR}: said accept, here it is slash"])).turn()
+    assert (alert.kind, alert.is_fault, alert.subject) == ("replay", True, SUBMISSION)
+    assert VALIDATOR in alert.detail
+
+
+def test_evidence_that_does_not_hold_is_a_fault_too(served: Served, judging: Callable[..., Watch]) -> None:
+    (alert,) = judging(served, Judge(VerificationFailed("the evidence itself doesn't hold", "digest"))).turn()
+    assert alert.is_fault and "digest" in alert.detail
+
+
+def test_weights_that_nobody_has_are_tried_thrice_and_then_said(served: Served, judging: Callable[..., Watch]) -> None:
+    judge = Judge(Unreachable("no server has the weights"))
+    watch = judging(served, judge)
+    assert [list(watch.turn()) for _ in range(2)] == [[], []]
+    (alert,) = watch.turn()
+    assert not alert.is_fault and "can't be judged again" in alert.detail
+    assert list(watch.turn()) == [] and len(judge.asked) == 3
+
+
+def test_nothing_is_judged_where_no_share_is_wanted(served: Served, judging: Callable[..., Watch]) -> None:
+    judge = Judge([])
+    assert list(judging(served, judge, share=0.0).turn()) == [] and judge.asked == []
+
+
+def test_the_share_is_what_was_asked_for_and_each_auditor_draws_his_own(store: sqlite3.Connection) -> None:
+    ids = [f"0x{number:064x}" for number in range(2_000)]
+    mine, theirs = Samples(store, 0.25), Samples(sqlite3.connect(":memory:", isolation_level=None), 0.25)
+    picked = [one for one in ids if mine.is_picked(one)]
+    assert 400 <= len(picked) <= 600
+    assert picked == [one for one in ids if Samples(store, 0.25).is_picked(one)]
+    assert picked != [one for one in ids if theirs.is_picked(one)]
 
 
 def test_a_memory_is_of_one_pool(tmp_path: Path) -> None:
