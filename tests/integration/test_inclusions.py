@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from protocol.reasons import RejectReason
 from protocol.signing import Signer
 from protocol.wire import Receipt, Signed, Submission
 from tests.integration.conftest import COORDINATOR_BOND_WEI, CREDIT, World
-from verifier.audit.inclusion import Promised, advance, forced_promise, receipt_promise
+from verifier.audit.inclusion import Promised, advance, check_missing, forced_promise, receipt_promise
 from worker.force import ForcedIntake, announce, check_unpromised
 from worker.outbox import Entry, Outbox
 
@@ -112,6 +113,29 @@ def test_the_coordinator_answers_a_doubted_promise_by_itself_and_has_the_bond(wo
     answer_demands(world.coordinator)
     assert not world.outbox(CallState.QUEUED)
     assert bond_wei(world) == COORDINATOR_BOND_WEI
+
+
+def test_a_kept_promise_is_not_demanded_where_its_log_is_asked_first(world: World) -> None:
+    world.close_epoch()
+    kept, broken = (receipt_promise(world.contracts, one) for one in (handed_in(world)[0], unlogged(world)))
+    world.close_epoch()
+    asked, lane = world.client(), lane_of(world, world.provider)
+    with pytest.raises(VerificationFailed, match="the log has it as promised"):
+        advance(world.contracts, lane, kept, asked)
+    check_missing(world.contracts, asked, replace(kept, epoch=kept.epoch - 1))
+    assert advance(world.contracts, lane, broken, asked).state == "open"
+    assert advance(world.contracts, lane, kept).state == "open", "whoever insists may"
+    assert advance(world.contracts, lane, kept, asked).state == "open", "what is demanded goes its way"
+
+
+def test_what_is_settled_is_too_late_to_demand(world: World) -> None:
+    promised, _ = handed_in(world)
+    world.close_epoch()
+    world.chain.pass_time(100_000)
+    before = world.contracts.client.transaction_count(world.provider.address)
+    with pytest.raises(NotEligible, match="too late to demand"):
+        challenge(world, promised)
+    assert world.contracts.client.transaction_count(world.provider.address) == before, "nothing was approved"
 
 
 def test_a_broken_promise_is_enforced_after_its_deadline_and_stops_leasing(world: World) -> None:

@@ -15,11 +15,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from protocol.chain.contracts import Contracts, Read
+from protocol.chain.contracts import Contracts, Read, encode
 from protocol.chain.lane import Lane
-from protocol.errors import NotEligible, NotFound, VerificationFailed
+from protocol.client import CoordinatorClient
+from protocol.errors import NotEligible, NotFound, TransactionReverted, VerificationFailed
+from protocol.merkle.history import verify_inclusion
 from protocol.signing import recover
 from protocol.wire import Address, Hash32, Receipt, Signed, Submission, UInt64, Wei
+from verifier.audit.history import check_entry
 
 
 class DemandState(IntEnum):
@@ -106,15 +109,41 @@ def forced_promise(contracts: Contracts, pool_id: int, submission_id: str, coord
     )
 
 
-def advance(contracts: Contracts, lane: Lane, promise: Promise) -> DemandReport:
-    """One step further: demand, or enforce what was not answered in time. Raises NotEligible, TransactionReverted."""
+def advance(
+    contracts: Contracts, lane: Lane, promise: Promise, client: CoordinatorClient | None = None
+) -> DemandReport:
+    """One step further: demand, or enforce what was not answered in time. A first step asks `client` for the leaf.
+
+    Raises NotEligible, TransactionReverted, VerificationFailed where the coordinator has it as promised.
+    """
     demand = contracts.read("ledger", "demandOf", promise.demand_id)
     if demand["state"] == DemandState.NONE:
         _check_demandable(contracts, lane, promise)
+        if client is not None:
+            check_missing(contracts, client, promise)
         _demand(contracts, lane, promise)
     elif demand["state"] == DemandState.OPEN and contracts.client.head().timestamp >= demand["deadline"]:
         contracts.send(lane, "ledger", "enforceInclusion", promise.demand_id)
     return _report(contracts, promise)
+
+
+def check_missing(contracts: Contracts, client: CoordinatorClient, promise: Promise) -> None:
+    """Raises VerificationFailed where the coordinator shows the leaf as promised: a demand would only cost its bond."""
+    try:
+        index = client.submission(promise.submission_id).log_index
+        proof, entries = client.inclusion(index), client.entries(index, 1)
+        if not entries or entries[0].index != index or proof.epoch > promise.epoch:
+            return
+        check_entry(entries[0], "submission.received", promise.submission_id)
+    except (NotFound, VerificationFailed):
+        return
+    head = contracts.read("ledger", "epochOf", promise.pool_id, proof.epoch)
+    if verify_inclusion(entries[0].leaf_hash, index, head["size"], proof.path, head["root"]):
+        raise VerificationFailed(
+            "the log has it as promised",
+            f"leaf {index} of epoch {proof.epoch}, promised by epoch {promise.epoch}",
+            "nothing is sent: whoever shows that on chain would have the bond",
+        )
 
 
 def _check_demandable(contracts: Contracts, lane: Lane, promise: Promise) -> None:
@@ -143,10 +172,21 @@ def _check_demandable(contracts: Contracts, lane: Lane, promise: Promise) -> Non
 
 
 def _demand(contracts: Contracts, lane: Lane, promise: Promise) -> None:
+    function, *arguments = promise.call
+    _check_in_time(contracts, lane, encode("ledger", function, *arguments))
     bond_wei = contracts.read("pools", "configOf", promise.pool_id)["challenge_bond"]
     contracts.send(lane, "credits", "approve", contracts.addresses.pools, bond_wei)
-    function, *arguments = promise.call
     contracts.send(lane, "ledger", function, *arguments)
+
+
+def _check_in_time(contracts: Contracts, lane: Lane, call: bytes) -> None:
+    """Raises NotEligible for what is settled; other refusals, such as of a bond that isn't approved, aren't meant."""
+    try:
+        contracts.client.call(contracts.addresses.ledger, call, sender=lane.address)
+    except TransactionReverted as error:
+        if error.name == "DemandTooLate":
+            why = f"it could be demanded until chain time {error.arguments[0]}"
+            raise NotEligible("it is too late to demand this", why, "nothing can be done any more") from error
 
 
 def _report(contracts: Contracts, promise: Promise) -> DemandReport:

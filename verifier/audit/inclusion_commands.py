@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,15 +29,25 @@ def challenge_inclusion(
     answerable: Annotated[
         str | None, typer.Option("--answerable", help="Who was coordinator then, with HASH; else who is now.")
     ] = None,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(
+            "--coordinator",
+            envvar="PROOFPOOL_COORDINATOR_URL",
+            help="Ask it first: where its log shows the leaf, nothing is sent. Exit code 3.",
+        ),
+    ] = None,
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Demand that the log has a submission as promised. Takes a bond, which a broken promise gives back.
 
-    Run it again after the deadline: where nobody showed the leaf, that makes the coordinator pay.
+    A kept promise costs it: name the --coordinator to have its log looked at first. Run it again after the deadline:
+    where nobody showed the leaf, that makes the coordinator pay.
     """
     from protocol.canonical import is_hash32
+    from protocol.client import CoordinatorClient
     from protocol.errors import UsageError
     from verifier.audit.inclusion import advance, forced_promise, receipt_promise
 
@@ -52,7 +63,8 @@ def challenge_inclusion(
             if promised is None
             else receipt_promise(sender.contracts, promised)
         )
-        report = advance(sender.contracts, sender.lane, found)
+        with nullcontext() if coordinator is None else closing(CoordinatorClient(coordinator)) as client:
+            report = advance(sender.contracts, sender.lane, found, client)
     tell(as_json, report.model_dump(mode="json"))
 
 

@@ -205,7 +205,8 @@ def test_where_the_money_of_accepted_work_stands(
     assert "claimable  0 wei" in text
     ledger.roots = [EarningsRecord(2, ledger.roots[0].root, NOW)]
     states, text = said()
-    assert states[0] == "claimable" and "70 wei claimable" in text and "claimable  70 wei, by `proofpool audit claim`" in text
+    assert states[0] == "claimable" and "70 wei claimable" in text
+    assert "claimable  70 wei, by `proofpool audit claim`" in text
     ledger.claimed = 70
     states, text = said()
     assert (
