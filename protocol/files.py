@@ -1,23 +1,33 @@
 """Files that are there whole or not at all, whatever is killed when.
 
-In: bytes and a path. Out: the file, durable before the call returns (temp file, fsync, rename, fsync
-of the folder). `cache_folder` is for what can be had again.
+In: bytes, at once or one after the other, and a path. Out: the file, durable before the call returns (temp file,
+fsync, rename, fsync of the folder). `cache_folder` is for what can be had again.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Write `data` to `path`; a reader sees the old content or the new, never half. Raises OSError."""
+    with atomic_file(path, mode) as file:
+        file.write(data)
+
+
+@contextmanager
+def atomic_file(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """A file to write (and read back); it takes the place of `path` when the block ends, and is gone where it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""What happened to a hash: a node, a provider and an outsider read the same words, and a changed log tells nothing."""
+"""What happened to a hash, in the same words for everybody, and the history as a table; a changed log gives neither."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio.from_thread
@@ -15,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from coordinator.db.log import Event
 from coordinator.indexer import index_chain
-from protocol.canonical import canonical_json
+from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.cli import run
 from protocol.client import CoordinatorClient
 from protocol.merkle.history import event_leaf_hash
@@ -25,6 +26,8 @@ from tests.integration.served import served
 from tests.integration.test_challenge import outsider
 from tests.integration.test_court_stories import add_nodes, condemned, enforce
 from tests.integration.test_inclusions import force
+from tests.unit.verifier.audit.test_export import read
+from verifier.audit.row_files import Format
 
 DROPPED = RejectReason.LOGPROB_MISMATCH
 STATUSES = {
@@ -229,3 +232,52 @@ def test_a_leaf_that_is_left_out_is_found_by_reading_the_whole_log(
         code, shown = command("audit", "show", past.hashes["dropped"], *past.chain, "--complete")
         assert code == 3 and "were left out" in shown.splitlines()[-1]
         assert command("audit", "show", past.hashes["paid"], *past.chain, "--complete")[0] == 0
+
+
+@pytest.mark.parametrize("row_format", ["csv", "jsonl", "parquet"])
+def test_the_whole_history_is_exported_once_it_is_all_checked(
+    past: Past, tmp_path: Path, capsys: pytest.CaptureFixture[str], row_format: str
+) -> None:
+    file = tmp_path / "log"
+    command = ["audit", "export", "--coordinator", past.url, "--out", str(file), "--format", row_format]
+    assert run([*command, *past.chain, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    head = past.world.epoch()
+    assert head is not None and summary["head"] == {"epoch": head.epoch, "size": head.size, "root": head.root}
+    assert summary["anchored"] and summary["num_rows"] == summary["num_leaves"] == head.size
+    assert summary["sha256"] == hex0x(sha256(file.read_bytes()))
+    rows = read(file, Format(row_format))
+    entries = [entry for entry in past.world.client().all_entries() if entry.index < head.size]
+    assert [(row.leaf_hash, json.loads(row.data)) for row in rows] == [
+        (entry.leaf_hash, entry.event["data"]) for entry in entries
+    ]
+    assert {row.reason for row in rows if row.subject == past.hashes["slashed"]} == {None, "toploc_mismatch"}
+    undo = tampered(
+        past, lambda session, event: rewrite(session, event, carefully=True), "dropped", "submission.rejected"
+    )
+    try:
+        (other := tmp_path / "other").mkdir()
+        command[command.index(str(file))] = str(other / "log")
+        assert run([*command, *past.chain]) == 3 and list(other.iterdir()) == []
+    finally:
+        undo()
+
+
+def test_an_export_without_a_chain_says_that_nothing_is_anchored(
+    past: Past, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, node = tmp_path / "log.jsonl", past.world.node.address
+    command = ["audit", "export", "--coordinator", past.url, "--out", str(file), "--format", "jsonl"]
+    assert run([*command, "--json", "--node", node.upper().replace("0X", "0x"), "--type", "submission.*"]) == 0
+    said = capsys.readouterr()
+    assert "not anchored" in said.err and not json.loads(said.out)["anchored"]
+    assert {(row.node, row.type.partition(".")[0]) for row in read(file, Format.JSONL)} == {(node, "submission")}
+    assert run(command) == 0 and str(file) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "option", ["--node 0x12", "--subject 0x12", "--ledger 0x12", "--format xml", "--since-epoch -1"]
+)
+def test_an_export_of_nonsense_is_refused(past: Past, tmp_path: Path, option: str) -> None:
+    command = ["audit", "export", "--coordinator", past.url, "--out", str(tmp_path / "log"), "--format", "csv"]
+    assert run([*command, *option.split()]) == 2 and list(tmp_path.iterdir()) == []

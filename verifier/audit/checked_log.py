@@ -5,6 +5,7 @@ In: URLs. Out: `CheckedLog`. Where there is no chain, what comes out is consiste
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from protocol.chain.contracts import Contracts
 from protocol.chain.pool import ChainPool, LogHead
 from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
-from protocol.errors import UsageError
+from protocol.errors import UsageError, VerificationFailed
 from protocol.signing import SigningDomain
 from verifier.audit.log_reader import heads_on_chain, read_log
+from verifier.chain import NUM_HEADS_ON_CHAIN
 from verifier.history import ReadEntries
 
 NOT_ANCHORED = "the coordinator's own heads: consistent, not anchored (give --chain)"
@@ -84,10 +86,12 @@ def anchored_log(client: CoordinatorClient, pool: PoolInfo, contracts: Contracts
 
 
 def own_heads(client: CoordinatorClient) -> list[LogHead]:
-    """The heads that the coordinator says are on chain."""
-    heads: list[LogHead] = []
+    """The heads that the coordinator says are on chain: as many of the newest as a chain would have."""
+    heads: deque[LogHead] = deque(maxlen=NUM_HEADS_ON_CHAIN)
     after = -1
     while page := client.epochs(after):
-        heads += [LogHead(view.epoch, view.size, view.root) for view in page if view.block is not None]
+        heads.extend(LogHead(view.epoch, view.size, view.root) for view in page if view.block is not None)
+        if page[-1].epoch <= after:
+            raise VerificationFailed("the coordinator's epochs have no order", f"{page[-1].epoch} after {after}")
         after = page[-1].epoch
-    return heads
+    return list(heads)

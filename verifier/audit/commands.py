@@ -11,6 +11,7 @@ import typer
 from verifier.audit.challenge_commands import challenge
 from verifier.audit.dispute_commands import dispute_earnings
 from verifier.audit.evidence import fetch_bundle, gathered
+from verifier.audit.export_commands import export
 from verifier.audit.fairness_commands import fairness
 from verifier.audit.inclusion_commands import challenge_inclusion
 from verifier.audit.options import (
@@ -88,7 +89,7 @@ def bundle(
 
 
 WATCHES = (checkpoint, watch)
-HISTORY = (show,)
+HISTORY = (show, export)
 REPORTS = (replay, verifiers, fairness)
 CHALLENGES = (challenge, dispute_earnings, challenge_inclusion)
 TAKEOVER = (attest_epoch, commit_epoch, attest_earnings, commit_earnings, claim)

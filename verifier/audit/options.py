@@ -53,41 +53,42 @@ def check_ledger(chain: str | None, ledger: str | None) -> None:
         raise UsageError("a Ledger is read from a chain", "--ledger without --chain", "give --chain too")
 
 
-def _submission_id(text: str) -> str:
+def hash32(text: str, what: str = "id", todo: str = "the coordinator's GET /v1/log/entries has subjects") -> str:
     """Raises UsageError here, before anybody is asked for what can't be."""
     from protocol.canonical import is_hash32
     from protocol.errors import UsageError
 
     if not is_hash32(text.lower()):
-        raise UsageError(
-            "that is no submission id",
-            f"{text}: an id is 0x and 64 hexadecimal digits",
-            "copy one from `proofpool worker status`, or from the coordinator's GET /v1/submissions",
-        )
+        raise UsageError(f"that is no {what}", f"{text}: it is 0x and 64 hexadecimal digits", todo)
     return text.lower()
+
+
+def address(text: str, todo: str = "copy it from the registration, or from a row of the log") -> str:
+    """Small letters, as addresses are compared here; wallets and explorers print a checksum's capitals."""
+    from protocol.errors import UsageError
+
+    if not re.fullmatch(r"0x[0-9a-fA-F]{40}", text):
+        raise UsageError("that is no address", f"{text}: an address is 0x and 40 hexadecimal digits", todo)
+    return text.lower()
+
+
+def _submission_id(text: str) -> str:
+    todo = "copy one from `proofpool worker status`, or from the coordinator's GET /v1/submissions"
+    return hash32(text, "submission id", todo)
 
 
 def _subject(text: str) -> str:
     """Raises UsageError for what no leaf is about, or any number of them."""
-    from protocol.canonical import is_hash32
     from protocol.errors import UsageError
     from protocol.wire import ZERO_HASH
 
-    if not is_hash32(text.lower()):
-        todo = "copy one from `proofpool worker status`, or from the coordinator's GET /v1/log/entries"
-        raise UsageError("that is no subject of a log", f"{text}: it is 0x and 64 hexadecimal digits", todo)
-    if text.lower() == ZERO_HASH:
+    todo = "copy one from `proofpool worker status`, or from the coordinator's GET /v1/log/entries"
+    if (subject := hash32(text, "subject of a log", todo)) == ZERO_HASH:
         raise UsageError(
             "nothing is about zero", "leaves with this subject are about the pool", "`proofpool audit export` has them"
         )
-    return text.lower()
+    return subject
 
 
 def _ledger_address(text: str | None) -> str | None:
-    """Small letters, as addresses are compared here; wallets and explorers print a checksum's capitals."""
-    from protocol.errors import UsageError
-
-    if text is not None and not re.fullmatch(r"0x[0-9a-fA-F]{40}", text):
-        why = f"{text}: an address is 0x and 40 hexadecimal digits"
-        raise UsageError("that is no address", why, "give --ledger the address of the pool's Ledger")
-    return text and text.lower()
+    return text and address(text, "give --ledger the address of the pool's Ledger")
