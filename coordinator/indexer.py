@@ -76,7 +76,7 @@ def _next_blocks(coordinator: Coordinator, head: Block) -> tuple[int, int] | Non
 
 
 def _read_page(coordinator: Coordinator, start: int, end: int) -> Page:
-    """Headers and logs of [start, end]. Raises ChainError where they don't belong to one chain."""
+    """Headers and logs of [start, end]. Raises ChainError where they aren't one chain's, or some are missing."""
     client = coordinator.chain.client
     blocks = tuple(client.blocks(start, end))
     logs = tuple(client.logs(coordinator.chain.event_addresses, start, end))
@@ -84,6 +84,8 @@ def _read_page(coordinator: Coordinator, start: int, end: int) -> Page:
     broken = any(a.block_hash != b.parent_hash for a, b in zip(blocks, blocks[1:], strict=False))
     if broken or any(hashes.get(log.block_number) != log.block_hash for log in logs):
         raise ChainError("the chain changed while it was read", f"blocks {start} to {end}", "it is tried again")
+    if (block := client.left_out(coordinator.chain.event_addresses, blocks, logs)) is not None:
+        raise ChainError("the node leaves out logs", f"block {block.number} has some", "it is tried again")
     return Page(blocks, logs)
 
 

@@ -14,6 +14,8 @@ from protocol.canonical import from_hex0x, hex0x
 from protocol.errors import ChainError
 
 _NUMBER = re.compile("0x[0-9a-fA-F]{1,64}")
+MAX_COUNT = 2**63 - 1
+"""Blocks, seconds, places and nonces are kept in SQL columns of 64 bits; no chain has more of them."""
 _BYTES = re.compile("0x(?:[0-9a-fA-F]{2})*")
 
 
@@ -26,15 +28,18 @@ class Block:
     parent_hash: str
     timestamp: int
     base_fee_wei: int
+    logs_bloom: bytes = b""
+    """Empty where the node gives none."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Block:
         return cls(
-            number=number_in(document, "number"),
+            number=count_in(document, "number"),
             block_hash=text_in(document, "hash"),
             parent_hash=text_in(document, "parentHash"),
-            timestamp=number_in(document, "timestamp"),
+            timestamp=count_in(document, "timestamp"),
             base_fee_wei=number_of(document.get("baseFeePerGas") or "0x0", "baseFeePerGas"),
+            logs_bloom=bytes_of(document.get("logsBloom") or "0x", "logsBloom"),
         )
 
 
@@ -56,9 +61,9 @@ class Log:
             address=text_in(document, "address"),
             topics=tuple(hex0x(bytes_of(topic, "a topic")) for topic in _list_in(document, "topics")),
             data=bytes_of(_member(document, "data"), "data"),
-            block_number=number_in(document, "blockNumber"),
+            block_number=count_in(document, "blockNumber"),
             block_hash=text_in(document, "blockHash"),
-            log_index=number_in(document, "logIndex"),
+            log_index=count_in(document, "logIndex"),
             transaction_hash=text_in(document, "transactionHash"),
         )
 
@@ -80,10 +85,10 @@ class Receipt:
         created = _member(document, "contractAddress")
         return cls(
             transaction_hash=text_in(document, "transactionHash"),
-            block_number=number_in(document, "blockNumber"),
+            block_number=count_in(document, "blockNumber"),
             block_hash=text_in(document, "blockHash"),
             succeeded=number_in(document, "status") == 1,
-            gas_used=number_in(document, "gasUsed"),
+            gas_used=count_in(document, "gasUsed"),
             contract_address=text_in(document, "contractAddress") if created else None,
             logs=tuple(Log.of(log) for log in _list_in(document, "logs")),
         )
@@ -92,6 +97,11 @@ class Receipt:
 def number_in(document: Mapping[str, Any], key: str) -> int:
     """A quantity of a JSON-RPC object. Raises ChainError where it isn't one."""
     return number_of(_member(document, key), key)
+
+
+def count_in(document: Mapping[str, Any], key: str) -> int:
+    """A quantity of a JSON-RPC object that counts something. Raises ChainError where it isn't one."""
+    return count_of(_member(document, key), key)
 
 
 def text_in(document: Mapping[str, Any], key: str) -> str:
@@ -105,6 +115,13 @@ def number_of(value: object, what: str) -> int:
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         return int(value, 16)
     raise ChainError("the node's answer lacks a number", f"{what} is {value!r:.100}")
+
+
+def count_of(value: object, what: str) -> int:
+    """A quantity that counts something: at most `MAX_COUNT`. Raises ChainError for anything else."""
+    if (number := number_of(value, what)) <= MAX_COUNT:
+        return number
+    raise ChainError("the node's answer counts too far", f"{what} is {value!r:.100}")
 
 
 def bytes_of(value: object, what: str) -> bytes:

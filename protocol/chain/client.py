@@ -7,11 +7,14 @@ Sending is the lane's (`protocol/chain/lane.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 from protocol.canonical import from_hex0x, hex0x, is_hash32, keccak256
 from protocol.chain.abi import ErrorTable
-from protocol.chain.block import Block, Log, Receipt, bytes_of, number_of
+from protocol.chain.block import Block, Log, Receipt, bytes_of, count_of, number_of
+from protocol.chain.bloom import may_hold
 from protocol.chain.ranges import BlockRanges
 from protocol.chain.rpc import METHOD_NOT_FOUND, JsonRpc, block_tag, quantity
 from protocol.errors import ChainError, NodeRefused, TransactionReverted, WrongChain
@@ -59,7 +62,7 @@ class ChainClient:
     def block(self, number: int) -> Block | None:
         """None where the chain isn't that long."""
         document = self.rpc.call("eth_getBlockByNumber", quantity(number), False)
-        return Block.of(document) if document is not None else None
+        return _numbered(document, number) if document is not None else None
 
     def confirmed_head(self, confirmations: int) -> Block:
         """The newest block that has `confirmations` blocks on it, itself counted (1 = the head)."""
@@ -89,21 +92,40 @@ class ChainClient:
             documents = self.rpc.batch([("eth_getBlockByNumber", (quantity(number), False)) for number in numbers])
             if None in documents:
                 raise ChainError("the node lacks blocks below its head", f"{start} to {end}", "it is tried again")
-            return map(Block.of, documents)
+            return map(_numbered, documents, numbers)
 
         return self._header_ranges.read(first_block, last_block, read)
 
     def logs(self, addresses: Sequence[str], first_block: int, last_block: int) -> Iterator[Log]:
-        """All logs of these contracts in [first_block, last_block], in order, in ranges that the node answers for."""
+        """All logs of these contracts in [first_block, last_block], in order, in ranges that the node answers for.
 
-        def read(start: int, end: int) -> Iterator[Log]:
+        Raises ChainError where the node names one twice, or one of another block.
+        """
+
+        def read(start: int, end: int) -> list[Log]:
             query = {"address": list(addresses), "fromBlock": quantity(start), "toBlock": quantity(end)}
             found = self.rpc.call("eth_getLogs", query)
             if not isinstance(found, list):
                 raise ChainError("the node's answer isn't a list of logs", f"{found!r:.100}")
-            return map(Log.of, found)
+            return _in_order(map(Log.of, found), start, end)
 
         return self._log_ranges.read(first_block, last_block, read)
+
+    def left_out(self, addresses: Sequence[str], blocks: Sequence[Block], logs: Iterable[Log]) -> Block | None:
+        """The first of these blocks that has logs of the contracts, though none of it is among `logs`; None is good.
+
+        A node that is behind its fellows answers for a range with the logs that it has by then. Asked for a block by
+        its hash it answers for that very block, or refuses; the header's bloom says which ones are worth asking for.
+        """
+        seen = {log.block_number for log in logs}
+        silent = [b for b in blocks if b.number not in seen and any(may_hold(b.logs_bloom, a) for a in addresses)]
+        size = self._header_ranges.num_blocks
+        for page in (silent[start : start + size] for start in range(0, len(silent), size)):
+            queries = [{"address": list(addresses), "blockHash": block.block_hash} for block in page]
+            found = self.rpc.batch([("eth_getLogs", (query,)) for query in queries])
+            if (block := next((block for block, logged in zip(page, found, strict=True) if logged), None)) is not None:
+                return block
+        return None
 
     def logs_back(self, address: str) -> Iterator[list[Log]]:
         """All logs of a contract, of the newest `LOOK_BACK_BLOCKS` blocks first; each list in the chain's order."""
@@ -125,12 +147,17 @@ class ChainClient:
         return number_of(self.rpc.call("eth_getBalance", address, "latest"), "eth_getBalance")
 
     def transaction_count(self, address: str, block: str = "latest") -> int:
-        return number_of(self.rpc.call("eth_getTransactionCount", address, block), "eth_getTransactionCount")
+        return count_of(self.rpc.call("eth_getTransactionCount", address, block), "eth_getTransactionCount")
 
     def receipt(self, transaction_hash: str) -> Receipt | None:
-        """None while it isn't mined."""
+        """None while it isn't mined. Raises ChainError for another transaction's."""
         document = self.rpc.call("eth_getTransactionReceipt", transaction_hash)
-        return Receipt.of(document) if document is not None else None
+        if document is None:
+            return None
+        receipt = Receipt.of(document)
+        if receipt.transaction_hash != transaction_hash:
+            raise ChainError("the node gives another receipt than was asked for", receipt.transaction_hash)
+        return receipt
 
     def call(
         self, to: str, data: bytes, *, sender: str | None = None, value_wei: int = 0, block: int | str = "latest"
@@ -193,7 +220,25 @@ class ChainClient:
         document = self.rpc.call("eth_getBlockByNumber", block_tag(block), False)
         if document is None:
             raise ChainError("the node doesn't have a block that it must have", str(block))
-        return Block.of(document)
+        return _numbered(document, block) if isinstance(block, int) else Block.of(document)
+
+
+def _numbered(document: Mapping[str, Any], number: int) -> Block:
+    """The block, where it is the one that was asked for."""
+    if (block := Block.of(document)).number != number:
+        raise ChainError("the node gives another block than was asked for", f"{block.number}, not {number}")
+    return block
+
+
+def _in_order(logs: Iterable[Log], start: int, end: int) -> list[Log]:
+    """The logs of [start, end], each of which is named once."""
+    found = sorted(logs, key=lambda log: (log.block_number, log.log_index))
+    for one, other in pairwise(found):
+        if (one.block_number, one.log_index) == (other.block_number, other.log_index):
+            raise ChainError("the node names a log twice", f"{one.log_index} in block {one.block_number}")
+    if found and not (start <= found[0].block_number and found[-1].block_number <= end):
+        raise ChainError("the node gives logs of other blocks than was asked for", f"{start} to {end}")
+    return found
 
 
 def _call_fields(sender: str | None, to: str | None, data: bytes) -> dict[str, str]:

@@ -161,6 +161,46 @@ def test_a_receipt_that_lacks_something_is_the_nodes_fault(change: dict[str, Any
         client(eth_getTransactionReceipt=receipt | change).receipt(HASH)
 
 
+def test_a_receipt_of_another_transaction_is_none_of_ours() -> None:
+    receipt = {"transactionHash": HASH, "blockNumber": "0x1", "blockHash": HASH, "status": "0x1", "gasUsed": "0x1"}
+    receipt |= {"contractAddress": None, "logs": []}
+    assert client(eth_getTransactionReceipt=receipt).receipt(HASH) is not None
+    with pytest.raises(ChainError, match="another receipt"):
+        client(eth_getTransactionReceipt=receipt).receipt("0x" + "5b" * 32)
+
+
+def test_a_block_is_the_one_that_was_asked_for() -> None:
+    node = client(eth_getBlockByNumber=block(5))
+    found = node.block(5)
+    assert found is not None and found.number == 5
+    with pytest.raises(ChainError, match="another block"):
+        node.block(6)
+
+
+@pytest.mark.parametrize("number", ["0x8000000000000000", "0x" + "f" * 64])
+def test_no_block_time_log_or_nonce_is_past_what_sql_counts(number: str) -> None:
+    last = "0x7fffffffffffffff"
+    assert client(eth_getTransactionCount=last).transaction_count(ADDRESS) == 2**63 - 1
+    assert client(eth_getBlockByNumber=block(5) | {"timestamp": last}).head().timestamp == 2**63 - 1
+    for asked in (
+        lambda: client(eth_getTransactionCount=number).transaction_count(ADDRESS),
+        lambda: client(eth_getBlockByNumber=block(5) | {"timestamp": number}).head(),
+        lambda: client(eth_getBlockByNumber=block(5) | {"number": number}).head(),
+        lambda: list(client(eth_getLogs=[LOG | {"logIndex": number}]).logs([LOG_ADDRESS], 0, 1)),
+    ):
+        with pytest.raises(ChainError, match="too far"):
+            asked()
+
+
+def test_logs_come_once_in_order_and_from_the_range() -> None:
+    second = LOG | {"logIndex": "0x1"}
+    found = client(eth_getLogs=[second, LOG]).logs([LOG_ADDRESS], 0, 1)
+    assert [log.log_index for log in found] == [0, 1]
+    for answer, why in ([[LOG, second, LOG], "twice"], [[LOG, second | {"blockNumber": "0x2"}], "other blocks"]):
+        with pytest.raises(ChainError, match=str(why)):
+            list(client(eth_getLogs=answer).logs([LOG_ADDRESS], 0, 1))
+
+
 SYNC, PLAIN = "eth_sendRawTransactionSync", "eth_sendRawTransaction"
 
 
