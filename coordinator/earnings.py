@@ -113,9 +113,9 @@ def attest_earnings(coordinator: Coordinator, attestation: Signed[EarningsAttest
         _queue_commit(coordinator, session, row)
 
 
-def are_earnings_committed(coordinator: Coordinator, epoch: int) -> bool:
-    """Whether the chain has a root for this epoch or a later one: an earlier one is then refused for good."""
-    newest, earnings = coordinator.chain.read("ledger", "newestEarnings", coordinator.config.pool_id)
+def are_earnings_committed(coordinator: Coordinator, epoch: int, block: int | str) -> bool:
+    """Whether the chain has a root for this epoch or a later one as of a block: an earlier one is then refused."""
+    newest, earnings = coordinator.chain.read("ledger", "newestEarnings", coordinator.config.pool_id, block=block)
     return bool(int(earnings["root"], 16)) and int(newest) >= epoch
 
 

@@ -74,14 +74,17 @@ def seal_epochs(coordinator: Coordinator) -> None:
     )
 
 
-def is_epoch_sealed(coordinator: Coordinator, epoch: int) -> bool:
-    """Whether the chain has this epoch's beacon, whoever stored it."""
-    return bool(coordinator.chain.read("ledger", "epochBeacon", coordinator.config.pool_id, epoch) != ZERO_HASH)
+def is_epoch_sealed(coordinator: Coordinator, epoch: int, block: int | str) -> bool:
+    """Whether the chain has this epoch's beacon as of a block, whoever stored it."""
+    pool_id = coordinator.config.pool_id
+    if not is_epoch_committed(coordinator, epoch, block):
+        return False
+    return bool(coordinator.chain.read("ledger", "epochBeacon", pool_id, epoch, block=block) != ZERO_HASH)
 
 
-def is_epoch_committed(coordinator: Coordinator, epoch: int) -> bool:
-    """Whether the chain has this epoch, whoever sent it."""
-    return int(coordinator.chain.read("ledger", "epochCount", coordinator.config.pool_id)) > epoch
+def is_epoch_committed(coordinator: Coordinator, epoch: int, block: int | str) -> bool:
+    """Whether the chain has this epoch as of a block, whoever sent it."""
+    return int(coordinator.chain.read("ledger", "epochCount", coordinator.config.pool_id, block=block)) > epoch
 
 
 def epoch_views(session: Session, after: int, limit: int) -> list[EpochView]:

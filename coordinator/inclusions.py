@@ -37,9 +37,9 @@ def answer_demands(coordinator: Coordinator) -> None:
     queue_calls(coordinator, "ledger", calls)
 
 
-def is_demand_closed(coordinator: Coordinator, demand: int) -> bool:
-    """Whether the chain has the answer to this demand (its id as a number), or takes none any more."""
-    found = coordinator.chain.read("ledger", "demandOf", hex0x(demand.to_bytes(32, "big")))
+def is_demand_closed(coordinator: Coordinator, demand: int, block: int | str) -> bool:
+    """Whether the chain has the answer to this demand (its id as a number) as of a block, or takes none any more."""
+    found = coordinator.chain.read("ledger", "demandOf", hex0x(demand.to_bytes(32, "big")), block=block)
     return int(found["state"]) != OPEN
 
 

@@ -18,6 +18,7 @@ from coordinator.context import Coordinator
 from coordinator.db.chain import ChainBlock, ChainEvent, ChainHead, Pool
 from coordinator.log import append
 from coordinator.mirrors import apply_due_terms, apply_event
+from coordinator.outbox import confirm_calls
 from coordinator.reorg import forget_past
 from protocol.canonical import JsonValue
 from protocol.chain.block import Block, Log
@@ -131,6 +132,9 @@ def _keep(coordinator: Coordinator, session: Session, page: Page) -> None:
     for block in page.blocks:
         session.add(ChainBlock(number=block.number, block_hash=block.block_hash, time=block.timestamp))
     newest = page.blocks[-1]
+    confirm_calls(
+        session, page.blocks[0].number, newest.number, {log.transaction_hash: log.block_number for log in page.logs}
+    )
     session.execute(delete(ChainBlock).where(ChainBlock.number <= newest.number - KEPT_BLOCKS))
     apply_due_terms(session, pool_id, newest.timestamp)
 

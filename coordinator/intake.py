@@ -17,12 +17,11 @@ from sqlalchemy.orm import Session
 
 from coordinator import log
 from coordinator.context import Coordinator
-from coordinator.db.chain import ChainBlock
 from coordinator.db.work import GroupRow, SubmissionRow, TaskRow
 from coordinator.door import counting_refusals
 from coordinator.forced import note_refusal
 from coordinator.nodes import provider_of
-from coordinator.pool import chain_time, pool_record
+from coordinator.pool import chain_time, indexed_block, pool_record
 from coordinator.refusals import Door
 from coordinator.rules import rules_document
 from coordinator.standing import move
@@ -151,7 +150,7 @@ def _keep(
 ) -> Signed[Receipt]:
     message = Receipt(
         submission_id=submission_id,
-        received_block=session.scalar(select(ChainBlock.number).order_by(ChainBlock.number.desc()).limit(1)) or 0,
+        received_block=indexed_block(session) or 0,
         include_by_epoch=log.open_epoch(session),
     )
     receipt = Signed[Receipt].by(coordinator.signer, message, coordinator.domain)

@@ -16,7 +16,10 @@ from coordinator.db.log import Outbox
 
 
 class CallState(StrEnum):
-    """`mined` is undone by a reorg: the call is then looked for again, and sent again where it is gone."""
+    """`mined` is undone by a reorg: the call is then looked for again, and sent again where it is gone.
+
+    That is found out when its block is indexed (`confirm_calls`), or indexed and gone again (`unsettle_calls`).
+    """
 
     QUEUED = "queued"
     SENT = "sent"
@@ -47,9 +50,25 @@ def queue_calls(coordinator: Coordinator, contract: str, calls: Mapping[str, byt
                 queue_call(session, purpose, contract, calls[purpose])
 
 
+def confirm_calls(session: Session, first_block: int, last_block: int, blocks: Mapping[str, int]) -> None:
+    """Blocks are confirmed: calls that were mined in them, as far as was known, must be there. `blocks` says in which.
+
+    A reorg that is shallower than the pool's confirmations isn't indexed. What it has dropped is looked for again.
+    """
+    mined = select(Outbox).where(Outbox.state == CallState.MINED, Outbox.block.between(first_block, last_block))
+    for row in session.scalars(mined):
+        row.block = next((blocks[one] for one in (row.transaction_hash, *row.replaced) if one in blocks), None)
+        if row.block is None:
+            _unsettle(row)
+
+
 def unsettle_calls(session: Session, fork_block: int) -> None:
     """Calls that were mined past `fork_block` may be gone: they are looked for again, and sent again if they are."""
     is_past = or_(Outbox.block > fork_block, Outbox.block.is_(None))
     for row in session.scalars(select(Outbox).where(Outbox.state == CallState.MINED, is_past)):
-        row.state = CallState.QUEUED if row.raw is None else CallState.SENT
-        row.block = None
+        _unsettle(row)
+
+
+def _unsettle(row: Outbox) -> None:
+    row.state = CallState.QUEUED if row.raw is None else CallState.SENT
+    row.block = None

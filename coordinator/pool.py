@@ -34,6 +34,11 @@ def chain_time(session: Session) -> int:
     return session.scalar(select(ChainBlock.time).order_by(ChainBlock.number.desc()).limit(1)) or 0
 
 
+def indexed_block(session: Session) -> int | None:
+    """The number of the newest block that is indexed, confirmed therefore; None before the first."""
+    return session.scalar(select(ChainBlock.number).order_by(ChainBlock.number.desc()).limit(1))
+
+
 def newest_version(session: Session, pool_id: int) -> int | None:
     """The newest policy version whose beacon is sealed; None before version 0."""
     return session.scalar(

@@ -13,6 +13,7 @@ does, its transactions show by the nonces that they take (`account.shared`), and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sqlalchemy import select
 
@@ -22,6 +23,7 @@ from coordinator.earnings import are_earnings_committed
 from coordinator.epochs import is_epoch_committed, is_epoch_sealed
 from coordinator.inclusions import is_demand_closed
 from coordinator.outbox import CallState
+from coordinator.pool import indexed_block
 from coordinator.versions import is_version_sealed
 from protocol.canonical import from_hex0x
 from protocol.chain.block import Receipt
@@ -35,14 +37,15 @@ FEES = FeePolicy()
 RESEND_SECONDS = 15.0
 """A transaction without a receipt is handed to the node again after this long, at a higher fee."""
 
-HAPPENED: dict[str, Callable[[Coordinator, int], bool]] = {
+HAPPENED: dict[str, Callable[[Coordinator, int, int | str], bool]] = {
     "epoch": is_epoch_committed,
     "seal-epoch": is_epoch_sealed,
     "seal-version": is_version_sealed,
     "earnings": are_earnings_committed,
     "answer": is_demand_closed,
 }
-"""By the kind of a purpose: whether the chain shows the effect for that number (an id as one), whoever caused it."""
+"""By the kind of a purpose: whether the chain shows the effect for that number (an id as one), whoever caused it, as of
+a block."""
 
 
 def send_outbox(coordinator: Coordinator) -> None:
@@ -60,7 +63,7 @@ def _start_first(coordinator: Coordinator, queued: Sequence[Outbox]) -> None:
     """A refused call stays queued and is tried again: it must not keep the others from being sent."""
     for row in queued:
         if _has_happened(coordinator, row):
-            _mark_mined(coordinator, row, None)
+            _mark_happened(coordinator, row)
             continue
         try:
             _start(coordinator, row)
@@ -92,7 +95,7 @@ def _follow_up(coordinator: Coordinator, row: Outbox) -> None:
     elif receipt is not None or is_nonce_used:
         # The nonce is gone without success. Whether the call is to be tried again, the contract knows.
         if _has_happened(coordinator, row):
-            _mark_mined(coordinator, row, None if receipt is None else receipt.block_number)
+            _mark_happened(coordinator, row)
         elif receipt is not None:
             _requeue(coordinator, row, "outbox.failed", str(failure_of(client, _stored(coordinator, row), receipt)))
         else:
@@ -107,6 +110,12 @@ _SHARED = (
 )
 
 
+_AHEAD = (
+    "nonce {} of {} is ahead of the account's next one, {}: no block can take it, because a reorg has dropped what was "
+    "before it, or the node had miscounted. The call is signed anew"
+)
+
+
 def _receipt(coordinator: Coordinator, row: Outbox) -> Receipt | None:
     """Of whichever version of the transaction is mined."""
     for transaction_hash in (row.transaction_hash, *reversed(row.replaced)):
@@ -117,11 +126,29 @@ def _receipt(coordinator: Coordinator, row: Outbox) -> Receipt | None:
 
 
 def _push(coordinator: Coordinator, row: Outbox) -> None:
-    """Hand it over again with as much more of a fee as nodes ask of a replacement; the same bytes at the limit."""
-    old = _stored(coordinator, row)
-    raised = FEES.raised(old.transaction, coordinator.chain.client.head().base_fee_wei).sign(coordinator.signer)
+    """Hand it over again with as much more of a fee as nodes ask of a replacement; the same bytes at the limit.
+
+    What kept it from being mined may also be what the node said when it was signed: gas and nonce are asked for anew.
+    """
+    client, old = coordinator.chain.client, _stored(coordinator, row)
+    num_mined = client.transaction_count(coordinator.signer.address)
+    if num_mined < old.transaction.nonce:
+        detail = _AHEAD.format(old.transaction.nonce, coordinator.signer.address, num_mined)
+        _requeue(coordinator, row, "outbox.ahead", detail)
+        return
+    call = replace(old.transaction, gas_limit=_gas_now(coordinator, row, old.transaction.gas_limit))
+    raised = FEES.raised(call, client.head().base_fee_wei).sign(coordinator.signer)
     replaced = row.replaced if raised == old else [*row.replaced, old.transaction_hash]
     _hand_over(coordinator, row, raised, replaced)
+
+
+def _gas_now(coordinator: Coordinator, row: Outbox, gas_limit: int) -> int:
+    """What the call takes now; as before where it would fail, such as after itself in the node's pending block."""
+    to = coordinator.chain.address(row.contract)
+    try:
+        return FEES.gas_limit(coordinator.chain.client.estimate_gas(coordinator.signer.address, to, row.data))
+    except TransactionReverted:
+        return gas_limit
 
 
 def _stored(coordinator: Coordinator, row: Outbox) -> SignedTransaction:
@@ -168,6 +195,14 @@ def _mark_mined(coordinator: Coordinator, row: Outbox, block: int | None) -> Non
     get_logger().info("outbox.mined", purpose=row.purpose, transaction_hash=row.transaction_hash, block=block)
 
 
+def _mark_happened(coordinator: Coordinator, row: Outbox) -> None:
+    """Done by whomever. Until a confirmed block shows it, its block is the head, and it is looked for again in that."""
+    with coordinator.reading() as session:
+        indexed = indexed_block(session)
+    is_confirmed = indexed is None or _has_happened(coordinator, row, indexed)
+    _mark_mined(coordinator, row, None if is_confirmed else coordinator.chain.client.head().number)
+
+
 def _store(coordinator: Coordinator, row: Outbox, **values: object) -> None:
     with coordinator.writing() as session:
         stored = session.get_one(Outbox, row.id)
@@ -175,6 +210,6 @@ def _store(coordinator: Coordinator, row: Outbox, **values: object) -> None:
             setattr(stored, name, value)
 
 
-def _has_happened(coordinator: Coordinator, row: Outbox) -> bool:
+def _has_happened(coordinator: Coordinator, row: Outbox, block: int | str = "latest") -> bool:
     kind, number = row.purpose.split(":")[:2]
-    return HAPPENED[kind](coordinator, int(number, 0))
+    return HAPPENED[kind](coordinator, int(number, 0), block)

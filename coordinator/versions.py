@@ -89,9 +89,12 @@ def seal_versions(coordinator: Coordinator) -> None:
     queue_calls(coordinator, "ledger", calls)
 
 
-def is_version_sealed(coordinator: Coordinator, policy_version: int) -> bool:
-    """Whether the chain has this version's beacon, whoever stored it."""
-    found = coordinator.chain.read("ledger", "versionOf", coordinator.config.pool_id, policy_version)
+def is_version_sealed(coordinator: Coordinator, policy_version: int, block: int | str) -> bool:
+    """Whether the chain has this version's beacon as of a block, whoever stored it."""
+    pool_id = coordinator.config.pool_id
+    if int(coordinator.chain.read("ledger", "numVersions", pool_id, block=block)) <= policy_version:
+        return False
+    found = coordinator.chain.read("ledger", "versionOf", pool_id, policy_version, block=block)
     return bool(found["beacon_hash"] != ZERO_HASH)
 
 

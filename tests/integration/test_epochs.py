@@ -203,6 +203,34 @@ def test_what_the_node_didnt_take_is_sent_again_at_a_higher_fee(world: World, mo
     assert committed(world) == closed(world)
 
 
+@pytest.mark.parametrize("gas", [0, 10**9, 2**256 - 1])
+def test_gas_that_a_node_misjudged_is_asked_for_again(world: World, monkeypatch: pytest.MonkeyPatch, gas: int) -> None:
+    close_epoch(world.coordinator, forced=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(ChainClient, "estimate_gas", lambda *_: gas)
+        send_outbox(world.coordinator)
+    assert world.outbox_row("epoch:0").state == CallState.SENT and committed(world) == []
+    world.clock.seconds += sender.RESEND_SECONDS
+    see_mined(world, "epoch:0")
+    assert committed(world) == closed(world)
+
+
+def test_a_nonce_that_no_block_can_take_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    close_epoch(world.coordinator, forced=True)
+    count, before = ChainClient.transaction_count, num_sent(world)
+    with monkeypatch.context() as patched:
+        patched.setattr(ChainClient, "transaction_count", lambda self, address: count(self, address) + 1)
+        send_outbox(world.coordinator)
+    send_outbox(world.coordinator)
+    assert world.outbox_row("epoch:0").nonce == before + 1 and committed(world) == []
+    world.clock.seconds += sender.RESEND_SECONDS
+    send_outbox(world.coordinator)
+    row = world.outbox_row("epoch:0")
+    assert (row.state, row.nonce) == (CallState.QUEUED, None) and "is ahead of" in (row.refusal or "")
+    see_mined(world, "epoch:0")
+    assert committed(world) == closed(world)
+
+
 def test_a_beacon_that_a_late_commit_missed_is_sealed_by_itself(world: World) -> None:
     world.close_epoch()
     world.chain.mine(300)  # its block is out of reach: the commit arms it again

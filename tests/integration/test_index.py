@@ -20,6 +20,7 @@ from coordinator.outbox import CallState
 from coordinator.sender import send_outbox
 from coordinator.versions import seal_versions
 from protocol.chain.client import ChainClient
+from protocol.chain.lane import Lane
 from protocol.errors import ChainError, NodeRefused, NotFound, Rejected, WrongChain
 from protocol.merkle.history import MemoryLog, root_of
 from protocol.reasons import RejectReason
@@ -253,6 +254,64 @@ def test_an_epoch_that_a_reorg_removed_is_committed_again_exactly_once(world: Wo
     assert world.outbox_row(f"epoch:{number}").state == CallState.MINED
     assert again.block is not None and again.transaction_hash == world.outbox_row(f"epoch:{number}").transaction_hash
     assert [copy["type"] for copy in copies(world.coordinator)].count("chain.reorged") == 1
+
+
+@pytest.mark.parametrize("by_somebody_else", [False, True])
+@pytest.mark.parametrize(("confirmations", "depth"), [(2, 1), (5, 4)])
+def test_what_a_reorg_drops_before_it_is_confirmed_is_sent_again(
+    world: World, confirmations: int, depth: int, by_somebody_else: bool
+) -> None:
+    number = world.close_epoch() + 1
+    world.chain.mine(5)
+    index_chain(world.coordinator)
+    send_outbox(world.coordinator)
+    world.pool(confirmations=confirmations)
+    close_epoch(world.coordinator, forced=True)
+    epoch, nonce = world.epoch(), world.contracts.client.transaction_count(world.coordinator.signer.address)
+    row = world.outbox_row(f"epoch:{number}")
+    if by_somebody_else:
+        to = world.contracts.addresses.ledger
+        Lane(world.contracts.client, world.coordinator.signer, world.clock).send(to, row.data)
+    else:
+        send_outbox(world.coordinator)
+    wait_until_mined(world, nonce)
+    world.chain.mine(depth - 1)
+    index_chain(world.coordinator)
+    send_outbox(world.coordinator)
+    assert world.outbox_row(row.purpose).state == CallState.MINED
+    assert epoch is not None and epoch.block is None, "it isn't confirmed"
+    world.chain.reorg(depth)
+    assert world.read("ledger", "epochCount", world.pool_id) == number
+    for _ in range(3 * confirmations):
+        world.clock.seconds += 20
+        index_chain(world.coordinator)
+        send_outbox(world.coordinator)
+        world.chain.mine()
+    index_chain(world.coordinator)
+    assert world.read("ledger", "epochCount", world.pool_id) == number + 1
+    assert world.contracts.client.transaction_count(world.coordinator.signer.address) == nonce + 1
+    assert world.outbox_row(row.purpose).state == CallState.MINED
+    again = world.epoch()
+    assert again is not None and again.epoch == number and again.block is not None
+
+
+def test_a_call_that_is_confirmed_isnt_looked_for_again(world: World) -> None:
+    number = world.close_epoch() + 1
+    world.chain.mine(5)
+    index_chain(world.coordinator)
+    send_outbox(world.coordinator)
+    world.pool(confirmations=3)
+    close_epoch(world.coordinator, forced=True)
+    nonce = world.contracts.client.transaction_count(world.coordinator.signer.address)
+    send_outbox(world.coordinator)
+    wait_until_mined(world, nonce)
+    for _ in range(6):
+        index_chain(world.coordinator)
+        send_outbox(world.coordinator)
+        assert world.outbox_row(f"epoch:{number}").state == CallState.MINED
+        world.chain.mine()
+    epoch, row = world.epoch(), world.outbox_row(f"epoch:{number}")
+    assert epoch is not None and epoch.block == row.block
 
 
 def test_a_reorg_that_made_the_chain_no_longer_is_noticed_at_once(world: World) -> None:

@@ -55,7 +55,7 @@ class FakeChain:
     def address(self, name: str) -> str:
         return LEDGER
 
-    def read(self, contract: str, function: str, *arguments: Any) -> int:
+    def read(self, contract: str, function: str, *arguments: Any, block: int | str) -> int:
         assert (contract, function) == ("ledger", "epochCount")
         return len(self.epochs)
 
