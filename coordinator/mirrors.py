@@ -2,11 +2,13 @@
 
 In: a `ChainEvent` in chain order. Out: `Pool`, `CoordinatorBond`, `Node`, `Allotment`, `Seat`, `Version`, `Epoch`,
 `Earnings` rows. A handler looks at nothing but the event and the mirrors, so that a replay of all events gives the
-same rows. Events that change no mirror (cases, claims) are kept as `ChainEvent` only.
+same rows; a version that comes back after a reorg has the release that the log has of it. Events that change no
+mirror (cases, claims) are kept as `ChainEvent` only.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +16,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from coordinator.db.chain import Allotment, ChainEvent, CoordinatorBond, Earnings, Epoch, Node, Pool, Seat, Version
+from coordinator.db.log import Event
 from protocol.errors import ProofpoolError
 
 Arguments = dict[str, Any]
+ANNOUNCED = "weights.announced"
 ROLE_COLUMNS = {0: "coordinator", 1: "trainer"}
 """Roles of `Pools.Role` that have a column; the creator's key matters on chain only."""
 
@@ -148,8 +152,19 @@ def _weights_published(session: Session, event: ChainEvent, arguments: Arguments
             manifest_hash=arguments["manifest_hash"],
             beacon_block=arguments["beacon_block"],
             published_time=event.time,
+            release_signature=_announced(session, arguments["version"], arguments["manifest_hash"]),
         )
     )
+
+
+def _announced(session: Session, policy_version: int, manifest_hash: str) -> str | None:
+    """The trainer's signature, where it has announced this very version before a reorg took it off the chain."""
+    announced = select(Event.document).where(Event.type == ANNOUNCED, Event.subject == manifest_hash)
+    for document in session.scalars(announced):
+        data = json.loads(document)["data"]
+        if data["policy_version"] == policy_version:
+            return str(data["signature"])
+    return None
 
 
 def _version_sealed(session: Session, event: ChainEvent, arguments: Arguments) -> None:

@@ -49,9 +49,7 @@ def forget_past(session: Session, pool_id: int, fork_block: int) -> None:
 
 
 def _replay(session: Session, pool_id: int) -> None:
-    """Mirrors from nothing. What only this database knows (signed releases, closed epochs, statements) is kept."""
-    versions = session.scalars(select(Version))
-    releases = {(row.policy_version, row.manifest_hash): row.release_signature for row in versions}
+    """Mirrors from nothing. What only this database knows (closed epochs, statements) is kept."""
     for table in (Pool, CoordinatorBond, Node, Allotment, Seat, Version):
         session.execute(delete(table))
     session.execute(update(Epoch).values(transaction_hash=None, block=None, beacon_block=None, beacon_hash=None))
@@ -60,8 +58,6 @@ def _replay(session: Session, pool_id: int) -> None:
     for event in session.scalars(select(ChainEvent).order_by(ChainEvent.block, ChainEvent.log_index)).all():
         apply_event(session, event)
     apply_due_terms(session, pool_id, chain_time(session))
-    for version in session.scalars(select(Version)):
-        version.release_signature = releases.get((version.policy_version, version.manifest_hash))
     session.flush()
 
 

@@ -13,6 +13,7 @@ from coordinator.context import Coordinator
 from coordinator.db.chain import ChainHead, Version
 from coordinator.indexer import index_chain
 from coordinator.log import append
+from coordinator.mirrors import ANNOUNCED
 from coordinator.outbox import queue_calls
 from coordinator.pool import chain_time, pool_record
 from protocol.api import WeightsView
@@ -20,8 +21,6 @@ from protocol.chain.contracts import encode
 from protocol.errors import NotFound, Rejected, VerificationFailed
 from protocol.reasons import RejectReason
 from protocol.wire import ZERO_HASH, Signed, WeightsRelease
-
-ANNOUNCED = "weights.announced"
 
 
 def announce_weights(coordinator: Coordinator, release: Signed[WeightsRelease]) -> None:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from protocol.client import CoordinatorClient
 from protocol.errors import ProofpoolError
-from protocol.shardcast.origin import publish
+from protocol.shardcast.origin import own_manifest, publish
 from protocol.signing import Signer, SigningDomain
 from protocol.telemetry import get_logger
 from protocol.wire import Signed, WeightsRelease
@@ -60,9 +60,23 @@ class Broadcaster:
         get_logger().info("weights.announced", policy_version=release.policy_version, num_bytes=manifest.num_bytes)
         return release
 
+    def keep_on_chain(self, policy_version: int) -> None:
+        """Publish again what a reorg has dropped, up to this version, which the origin has: versions follow each other.
+
+        Its announcement stands: the coordinator has it in its log.
+        """
+        dropped = policy_version
+        while dropped >= 0 and self.chain.manifest_hash(dropped) is None:
+            dropped -= 1
+        for version in range(dropped + 1, policy_version + 1):
+            manifest = own_manifest(self.origin, version)
+            get_logger().warning("weights.dropped", policy_version=version, manifest_hash=manifest.manifest_hash)
+            self.chain.publish_weights(version, manifest.manifest_hash)
+
     def _anchor(self, release: WeightsRelease) -> None:
         known = self.chain.manifest_hash(release.policy_version)
         if known is None:
+            self.keep_on_chain(release.policy_version - 1)
             self.chain.publish_weights(release.policy_version, release.manifest_hash)
         elif known != release.manifest_hash:
             raise ProofpoolError(

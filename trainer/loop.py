@@ -85,8 +85,16 @@ class Trainer:
         return bool(self.waiting.until("the coordinator and the chain", publish))
 
     def wait_for_batch(self, step: int) -> BatchOffer | None:
-        """The batch of this step, as soon as there are enough accepted groups; None if stopped before."""
-        return self.waiting.until(f"the batch of step {step}", lambda: self.batches.lease(step))
+        """The batch of this step, as soon as there are enough accepted groups; None if stopped before.
+
+        Meanwhile the version before is kept on chain: without it nobody leases, and no later one can be published.
+        """
+
+        def lease() -> BatchOffer | None:
+            self.broadcaster.keep_on_chain(step - 1)
+            return self.batches.lease(step)
+
+        return self.waiting.until(f"the batch of step {step}", lease)
 
     def fetch(self, offer: BatchOffer) -> TrainingBatch | None:
         """What the offer promises; None if stopped before."""

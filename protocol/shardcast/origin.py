@@ -63,6 +63,18 @@ def published(root: Path, policy_version: int, manifest_hash: str) -> Manifest:
     return read_manifest((root / version_path(policy_version) / "manifest.json").read_bytes(), manifest_hash)
 
 
+def own_manifest(root: Path, policy_version: int) -> Manifest:
+    """The manifest of a version that was published from here. Raises ProofpoolError where it isn't there any more."""
+    file = root / version_path(policy_version) / "manifest.json"
+    try:
+        return Manifest.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        todo = "restore the origin's folder: a version can't be published without those before it"
+        raise ProofpoolError(
+            f"the origin hasn't got policy version {policy_version}", f"{file}: {error}", todo
+        ) from error
+
+
 def keep_newest(root: Path, num_versions: int) -> list[int]:
     """Drop all but the newest `num_versions`; the dropped ones. The manifest goes first."""
     versions = sorted(int(path.name) for path in (root / "versions").iterdir() if path.name.isdigit())

@@ -18,7 +18,7 @@ from coordinator.indexer import index_chain
 from coordinator.log import LogNodes, log_size
 from coordinator.outbox import CallState
 from coordinator.sender import send_outbox
-from coordinator.versions import seal_versions
+from coordinator.versions import seal_versions, weights_view
 from protocol.chain.client import ChainClient
 from protocol.chain.lane import Lane
 from protocol.errors import ChainError, NodeRefused, NotFound, Rejected, WrongChain
@@ -455,6 +455,29 @@ def test_a_release_must_be_the_trainers_and_what_the_chain_has(world: World) -> 
     other = message.model_copy(update={"manifest_hash": number_hash(9)})
     with pytest.raises(Exception, match="another manifest"):
         client.announce_weights(Signed[WeightsRelease].by(world.trainer, other, world.domain))
+
+
+@pytest.mark.parametrize("is_the_same", [True, False])
+def test_a_version_that_a_reorg_moved_is_announced_still(world: World, is_the_same: bool) -> None:
+    base = world.contracts.client.head().number
+    world.publish(1)
+    with world.coordinator.reading() as session:
+        announced = weights_view(session, world.pool_id, 1).release
+    reorg(world, world.contracts.client.head().number - base)
+    index_chain(world.coordinator)
+    with world.coordinator.reading() as session, pytest.raises(NotFound):
+        weights_view(session, world.pool_id, 1)
+    manifest_hash = announced.message.manifest_hash if is_the_same else number_hash(9)
+    world.send(world.trainer, "ledger", "publishWeights", world.pool_id, 1, manifest_hash)
+    index_chain(world.coordinator)
+    world.clock.seconds += 60
+    world.run_until(lambda: world.version(1).beacon_hash is not None, [seal_versions, send_outbox])
+    with world.coordinator.reading() as session:
+        if is_the_same:
+            assert weights_view(session, world.pool_id, 1).release == announced
+        else:
+            with pytest.raises(NotFound, match="isn't announced"):
+                weights_view(session, world.pool_id, 1)
 
 
 def test_a_version_that_somebody_else_sealed_is_not_sealed_again(world: World) -> None:

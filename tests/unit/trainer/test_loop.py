@@ -158,6 +158,40 @@ def test_a_version_that_is_on_chain_with_other_content_stops_the_trainer(
         start().run(num_steps=1)
 
 
+def test_versions_that_a_reorg_drops_are_published_again_in_order(world: World, start: Callable[..., Trainer]) -> None:
+    """While the trainer waits for a batch, and while it learns or is away: an earlier version then is missing too."""
+    start().run(num_steps=1)
+    kept = dict(world.manifests)
+    answer, dropped = world.answer, []
+
+    def dropping(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/batches" and not dropped:
+            dropped.append(world.manifests.popitem())
+            return httpx.Response(204)
+        return answer(request)
+
+    world.answer = dropping  # type: ignore[method-assign]
+    start().run(num_steps=2)
+    assert [version for version, _ in dropped] == [1] and dict(dropped).items() <= kept.items()
+    assert list(world.manifests) == [0, 1, 2] and kept.items() <= world.manifests.items()
+    kept = dict(world.manifests)
+    for version in (1, 2):
+        del world.manifests[version]
+    start().run(num_steps=3)
+    assert list(world.manifests) == [0, 1, 2, 3] and kept.items() <= world.manifests.items()
+
+
+def test_what_the_origin_has_lost_cant_be_published_again(
+    world: World, start: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    start().run(num_steps=1)
+    world.manifests.clear()
+    (tmp_path / "origin" / "versions" / "0" / "manifest.json").unlink()
+    with pytest.raises(ProofpoolError, match="hasn't got policy version 0"):
+        start().run(num_steps=2)
+    assert world.manifests == {}
+
+
 def test_an_outage_of_the_coordinator_is_waited_out(
     world: World, start: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
