@@ -16,7 +16,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from protocol import api
 from protocol.bundle import ProofBundle
-from protocol.errors import ConfigError, CoordinatorUnreachable, NotFound, ProofpoolError, Rejected
+from protocol.errors import ConfigError, CoordinatorUnreachable, NotFound, ProofpoolError, Rejected, UsageError
+from protocol.patience import impatient
 from protocol.reasons import RejectReason
 from protocol.rules import Rules
 from protocol.trace import Trace
@@ -48,9 +49,13 @@ class CoordinatorClient:
     ) -> None:
         # An encoded body could unfold without bound.
         headers = {"Accept-Encoding": "identity"}
-        self._http = httpx.Client(
-            base_url=url, auth=auth, timeout=timeout_seconds, transport=transport, headers=headers
-        )
+        try:
+            self._http = impatient(
+                httpx.Client(base_url=url, auth=auth, timeout=timeout_seconds, transport=transport, headers=headers)
+            )
+        except (httpx.InvalidURL, UnicodeError) as error:
+            todo = "it is like http://127.0.0.1:8700"
+            raise UsageError("that is no coordinator's URL", f"{url!r}: {error}", todo) from error
 
     @property
     def url(self) -> str:

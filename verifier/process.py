@@ -22,6 +22,7 @@ from protocol.config import write_resolved
 from protocol.http import RequestSigner
 from protocol.keystore import load_signer
 from protocol.lock import FolderLock
+from protocol.patience import LEAST_OF_WEIGHTS, impatient
 from protocol.signals import stop_on_signals
 from protocol.signing import Signer
 from protocol.telemetry import configure_logging, get_logger
@@ -78,7 +79,8 @@ def connect_verifier(config: VerifierConfig, clock: Clock, stop: threading.Event
         return None
     chain = ChainPool(contracts, config.pool_id, confirmations=terms["confirmations"], lane=lane)
     client = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
-    return build_verifier(config, signer, chain, client, httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS), clock)
+    http = impatient(httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS), LEAST_OF_WEIGHTS)
+    return build_verifier(config, signer, chain, client, http, clock)
 
 
 def _connect(config: VerifierConfig, info: PoolInfo, clock: Clock) -> Contracts:

@@ -17,6 +17,7 @@ import torch
 from protocol.clock import Clock, SystemClock
 from protocol.config import load_config, write_resolved
 from protocol.errors import NotEligible, Unreachable, WrongChain
+from protocol.patience import LEAST_OF_WEIGHTS, impatient
 from protocol.signals import stop_on_signals
 from protocol.telemetry import configure_logging, get_logger
 from worker.config import WorkerConfig
@@ -54,7 +55,7 @@ class WorkerProcess:
         """Join, then work, until `stop`."""
         membership = self.join()
         if membership is not None:
-            with httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS) as http:
+            with impatient(httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS), LEAST_OF_WEIGHTS) as http:
                 self.work(membership, http)
         get_logger().info("worker.stopped")
 

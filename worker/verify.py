@@ -19,6 +19,7 @@ from protocol.checks.local_check import read_bytes
 from protocol.checks.report import FileReport
 from protocol.clock import SystemClock
 from protocol.errors import MalformedFile, NotFound, UsageError, VerificationFailed
+from protocol.patience import LEAST_OF_WEIGHTS, impatient
 from protocol.rollouts import read_header
 from protocol.rules import Rules
 from protocol.shardcast.client import version_folder
@@ -66,7 +67,12 @@ class Bench:
         self._membership = membership
         self._given = given
         self._held = config.data_dir / "weights"
-        self._weights = Weights(scratch / "weights", membership, httpx.Client(timeout=60.0), config.num_versions_kept)
+        self._weights = Weights(
+            scratch / "weights",
+            membership,
+            impatient(httpx.Client(timeout=60.0), LEAST_OF_WEIGHTS),
+            config.num_versions_kept,
+        )
         self._terms = Terms(membership)
         outbox = Outbox(scratch / "outbox", config.give_up_seconds)
         self._tasks = Tasks(membership, Leases(scratch / "leases", membership.domain), outbox)

@@ -17,10 +17,13 @@ import httpx
 from pydantic_core import from_json
 
 from protocol.clock import Clock, SystemClock
-from protocol.errors import ChainError, NodeRefused
+from protocol.errors import ChainError, NodeRefused, UsageError
+from protocol.patience import impatient
 
 NUM_ATTEMPTS = 4
 RETRY_SECONDS = 0.25
+MAX_ANSWER_BYTES = 256 << 20
+"""Of one answer; a page of logs has a few megabytes."""
 
 METHOD_NOT_FOUND = -32601
 
@@ -44,7 +47,7 @@ class JsonRpc:
         self.url = url
         self._clock = clock or SystemClock()
         self._timeout_seconds = timeout_seconds
-        self._http = httpx.Client(timeout=timeout_seconds, transport=transport)
+        self._http = impatient(httpx.Client(timeout=timeout_seconds, transport=transport))
         self._ids = itertools.count(1)
         self._closed = threading.Event()
 
@@ -102,7 +105,7 @@ class JsonRpc:
         timeout = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         for attempt in itertools.count(1):
             try:
-                return from_json(self._http.post(self.url, json=body, timeout=timeout).raise_for_status().content)
+                return from_json(self._answer(body, timeout).raise_for_status().content)
             except httpx.TimeoutException as error:
                 raise ChainError("the node doesn't answer in time", f"{self.url}: {error}", self._hint()) from error
             except httpx.TransportError as error:
@@ -112,9 +115,22 @@ class JsonRpc:
                 if (refusal := _refusal(error.response)) is not None:
                     return refusal
                 raise ChainError("the node's answer can't be used", f"{self.url}: {error}", self._hint()) from error
+            except (httpx.InvalidURL, UnicodeError) as error:
+                raise UsageError("that is no node's URL", f"{self.url!r}: {error}", self._hint()) from error
             except (httpx.DecodingError, ValueError) as error:
                 raise ChainError("the node's answer can't be used", f"{self.url}: {error}", self._hint()) from error
         raise AssertionError("unreachable")
+
+    def _answer(self, body: Any, timeout_seconds: float) -> httpx.Response:
+        """The whole answer, if it is short enough. Raises ChainError before more is in memory."""
+        content = bytearray()
+        with self._http.stream("POST", self.url, json=body, timeout=timeout_seconds) as streamed:
+            for chunk in streamed.iter_bytes():
+                content += chunk
+                if len(content) > MAX_ANSWER_BYTES:
+                    why = f"{self.url}: more than {MAX_ANSWER_BYTES} bytes"
+                    raise ChainError("the node's answer is too long", why, self._hint())
+        return httpx.Response(streamed.status_code, content=bytes(content), request=streamed.request)
 
     def _hint(self) -> str:
         return "check `chain_url`, and that the node runs"

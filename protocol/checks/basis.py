@@ -150,11 +150,12 @@ def _fetched(client: CoordinatorClient, policy_version: int, scratch: Path) -> P
     """A policy version, byte by byte as its trainer signed it."""
     import httpx
 
+    from protocol.patience import LEAST_OF_WEIGHTS, impatient
     from protocol.shardcast.client import fetch_version
 
     pool = client.pool()
     release = client.weights(policy_version).release.check(pool.trainer, domain_of(pool))
     if (release.pool_id, release.policy_version) != (pool.pool_id, policy_version):
         raise VerificationFailed("the coordinator served another release", f"version {release.policy_version}")
-    with httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS) as http:
+    with impatient(httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS), LEAST_OF_WEIGHTS) as http:
         return fetch_version(http, pool.shardcast_urls, release, scratch)

@@ -20,6 +20,7 @@ from protocol.checks.basis import WEIGHTS_TIMEOUT_SECONDS
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable, UsageError
 from protocol.files import cache_folder
 from protocol.lock import FolderLock
+from protocol.patience import LEAST_OF_WEIGHTS, impatient
 from protocol.shardcast.client import fetch_version, is_intact, version_folder
 from protocol.shardcast.origin import manifest_of
 from protocol.wire import WeightsRelease
@@ -66,7 +67,7 @@ class ModelSource:
             _discard_oldest(cache)
             if not is_intact(folder, release.manifest_hash):
                 try:
-                    with httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS) as http:
+                    with impatient(httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS), LEAST_OF_WEIGHTS) as http:
                         fetch_version(http, self.urls(), release, place, tell)
                 except (ShardCorrupt, Unreachable) as error:
                     raise _unavailable(release, error) from error

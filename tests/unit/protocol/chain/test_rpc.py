@@ -2,14 +2,16 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+import protocol.chain.rpc
 from protocol.chain.rpc import JsonRpc
-from protocol.errors import ChainError, NodeRefused
+from protocol.client import CoordinatorClient
+from protocol.errors import ChainError, NodeRefused, UsageError
 
 Serve = Callable[[httpx.Request], httpx.Response]
 
@@ -121,6 +123,30 @@ def test_a_deadline_that_passes_is_not_tried_again() -> None:
 def test_answers_that_are_no_json_rpc_are_errors(response: httpx.Response) -> None:
     with pytest.raises(ChainError):
         rpc(lambda _: response).call("eth_chainId")
+
+
+def test_an_answer_without_end_is_left_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = httpx.Response(200, json={"id": 1, "result": "0x1"})
+    monkeypatch.setattr(protocol.chain.rpc, "MAX_ANSWER_BYTES", len(answer.content))
+    assert rpc(lambda _: answer).call("eth_chainId") == "0x1"
+    taken: list[int] = []
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            taken.append(1)
+            yield b" "
+
+    with pytest.raises(ChainError, match="too long"):
+        rpc(lambda _: httpx.Response(200, content=endless())).call("eth_chainId")
+    assert len(taken) == len(answer.content) + 1
+
+
+@pytest.mark.parametrize("url", ["http://a\x01b", "http://\udcff"])
+def test_what_is_no_url_is_a_usage_error(url: str) -> None:
+    with pytest.raises(UsageError, match="URL"):
+        JsonRpc(url).call("eth_chainId")
+    with pytest.raises(UsageError, match="URL"):
+        CoordinatorClient(url)
 
 
 @pytest.mark.parametrize("answers", [[{"id": [], "result": 1}], [{"id": None}], [5], [], {}])
