@@ -18,7 +18,7 @@ from protocol.canonical import hex0x
 from protocol.chain.cases import NOT_SETTLED, Accusation, CaseState, Inclusion
 from protocol.client import CoordinatorClient
 from protocol.draw import REAUDIT_ROUND
-from protocol.errors import NotFound, Rejected, SignatureInvalid, TransactionReverted, Unreachable
+from protocol.errors import NotFound, ProofpoolError, Rejected, SignatureInvalid, TransactionReverted, Unreachable
 from protocol.reasons import SLASHABLE_MASK, Outcome
 from protocol.signing import SigningDomain
 from protocol.telemetry import get_logger
@@ -59,9 +59,20 @@ class Accuser:
         db.executescript(SCHEMA)
 
     def turn(self) -> None:
-        """One step further with each open case."""
+        """One step further with each open case; one that can't go on keeps no other from it.
+
+        Each has its deadline, and a coordinator may withhold, or answer nonsense for, whichever it pleases.
+        """
         for submission_id in self.open_cases():
-            self._advance(submission_id)
+            try:
+                self._advance(submission_id)
+            except ProofpoolError as error:
+                get_logger().warning(
+                    "accusation.postponed",
+                    submission_id=submission_id,
+                    kind=type(error).__name__,
+                    detail=str(error),
+                )
 
     def open_cases(self) -> list[str]:
         """Submissions with a revealed slash verdict of ours whose case isn't closed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from protocol.chain.cases import Accusation, CaseRecord, DisputeRecord, JuryRecord, JuryTerms, Vote
+from protocol.chain.cases import Accusation, CaseRecord, DisputeRecord, JuryRecord, JuryTerms, Summons, Vote
 from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
 from protocol.chain.terms import PriceTerms
 from protocol.draw import Seat
@@ -80,8 +80,8 @@ class PoolChain(Protocol):
         """Carry out a case whose appeal period is over. Raises TransactionReverted."""
         ...
 
-    def juries_summoned(self, first_block: int | None) -> tuple[list[str], int]:
-        """Cases whose jury was summoned from that block on, and the block to ask from next."""
+    def juries_summoned(self, first_block: int | None) -> tuple[list[Summons], int]:
+        """Summons of juries from that block on, and the first block that wasn't looked at."""
         ...
 
     def jury_of(self, case_id: str) -> JuryRecord | None: ...

@@ -28,9 +28,13 @@ from verifier.history import History
 from verifier.judge import Judge
 from verifier.pipeline import Finding
 from verifier.roots import judge_root
+from verifier.store import transaction
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS jury_case (case_id TEXT PRIMARY KEY, is_over INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS jury_summons (
+    case_id TEXT NOT NULL, block_hash TEXT NOT NULL, PRIMARY KEY (case_id, block_hash)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS jury_cursor (id INTEGER PRIMARY KEY CHECK (id = 0), block INTEGER NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS jury_vote (
     case_id TEXT NOT NULL, beacon_block INTEGER NOT NULL, seat INTEGER NOT NULL,
@@ -40,6 +44,8 @@ CREATE TABLE IF NOT EXISTS jury_vote (
 
 PATIENCE = 8
 """Evidence that can't be had is asked for until this part of the jury's whole period is left to commit in."""
+REORG_BLOCKS = 64
+"""Blocks that were looked at are looked at again: another one may be in their place, or a node had been behind."""
 FIRST_COME = frozenset(
     {"AlreadySeated", "AlreadyCommitted", "AlreadyRevealed", "BeaconPending", "NoJury", "TooEarly", "TooLate"}
     | {"WrongState", "NoDispute"}
@@ -83,11 +89,19 @@ class Jurors:
         return [row[0] for row in self._db.execute("SELECT case_id FROM jury_case WHERE NOT is_over ORDER BY case_id")]
 
     def _look(self) -> None:
-        """Note whatever was summoned since the last look. A case may get a second jury: it is open once more."""
+        """Note whatever was summoned since the last look, or before it in blocks that a reorg has put there since.
+
+        A case may get a second jury: it is open once more.
+        """
         row = self._db.execute("SELECT block FROM jury_cursor").fetchone()
-        case_ids, next_block = self._chain.juries_summoned(None if row is None else row[0])
-        for case_id in case_ids:
-            self._db.execute("INSERT OR REPLACE INTO jury_case VALUES (?, 0)", (case_id,))
+        summons, next_block = self._chain.juries_summoned(None if row is None else max(0, row[0] - REORG_BLOCKS))
+        for one in summons:
+            with transaction(self._db):
+                new = self._db.execute(
+                    "INSERT OR IGNORE INTO jury_summons VALUES (?, ?)", (one.case_id, one.block_hash)
+                )
+                if new.rowcount:
+                    self._db.execute("INSERT OR REPLACE INTO jury_case VALUES (?, 0)", (one.case_id,))
         # After the cases: killed in between, the same blocks are looked at again.
         self._db.execute("INSERT OR REPLACE INTO jury_cursor VALUES (0, ?)", (next_block,))
 

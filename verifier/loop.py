@@ -10,20 +10,21 @@
     jury     consumes cases before a jury           produces juries, votes, ends    waits for a block, colleagues
     attest   consumes proposed earnings             produces signatures             waits for a statement
 
-Whoever doesn't answer costs its stage one turn, and never the process. A lie of the coordinator is logged and
-gets no verdict. A fault of this verifier, met while judging, is logged with its traceback and gets none either;
-that submission is tried again after the others.
+Whoever doesn't answer costs its stage one turn, and never the process; neither does a disk that is full. A lie of the
+coordinator is logged and gets no verdict. A fault of this verifier, met while judging, is logged with its traceback and
+gets none either; that submission is tried again after the others.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable
 
 from protocol.api import Assignment
 from protocol.client import CoordinatorClient
 from protocol.clock import Clock
-from protocol.errors import ProofpoolError, Rejected, Unreachable, VerificationFailed
+from protocol.errors import NotFound, ProofpoolError, Rejected, Unreachable, VerificationFailed
 from protocol.reasons import Outcome, RejectReason
 from protocol.telemetry import get_logger
 from verifier.accuse import Accuser
@@ -139,7 +140,7 @@ class Verifier:
             message = reveal.verdict.message
             try:
                 self.client.reveal_verdict(reveal)
-            except (Rejected, Unreachable) as error:
+            except (Rejected, Unreachable, NotFound) as error:
                 if not _is_early(error):
                     get_logger().warning("reveal.refused", submission_id=message.submission_id, detail=str(error))
                 if num_epochs - reveal.commitment_epoch <= REVEAL_EPOCHS:
@@ -167,7 +168,7 @@ class Verifier:
     def _tolerating(self, stage: Callable[[], None]) -> None:
         try:
             stage()
-        except ProofpoolError as error:
+        except (ProofpoolError, OSError, sqlite3.OperationalError) as error:
             name = stage.__qualname__.rpartition(".")[2]
             get_logger().warning("stage.postponed", stage=name, kind=type(error).__name__, detail=str(error))
 

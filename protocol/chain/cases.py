@@ -162,6 +162,14 @@ class DisputeRecord:
 
 
 @dataclass(frozen=True)
+class Summons:
+    """That a case's jury was summoned, in a block; after a reorg it may be in another one."""
+
+    case_id: str
+    block_hash: str
+
+
+@dataclass(frozen=True)
 class JuryTerms:
     """A pool's terms of appeals, challenges and juries."""
 

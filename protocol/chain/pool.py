@@ -20,6 +20,7 @@ from protocol.chain.cases import (
     Inclusion,
     JuryRecord,
     JuryTerms,
+    Summons,
     Vote,
 )
 from protocol.chain.contracts import Contracts, Read
@@ -211,8 +212,8 @@ class ChainPool:
         """The seats that accepted the submission and answer for it in the case."""
         return tuple(self._read("court", "implicatedOf", submission_id))
 
-    def juries_summoned(self, first_block: int | None) -> tuple[list[str], int]:
-        """Cases of the pool whose jury was summoned from a block on, and the block to ask from next time.
+    def juries_summoned(self, first_block: int | None) -> tuple[list[Summons], int]:
+        """Summons of the pool's juries from a block on, and the first block that wasn't looked at.
 
         `first_block` is None at the first look, which goes `FIRST_LOOK_PERIODS` back.
         """
@@ -222,9 +223,10 @@ class ChainPool:
             since = newest.timestamp - FIRST_LOOK_PERIODS * self.jury_terms().jury_seconds
             start = self.contracts.client.first_block_since(since, head)
         logs = self.contracts.client.logs([self.contracts.addresses.jury], start, head)
-        events = [event for log in logs if (event := self.contracts.decode(log)) is not None]
-        summons = [e.arguments for e in events if e.name == "JurySummoned"]
-        return [one["case_id"] for one in summons if one["pool_id"] == self.pool_id], max(start, head + 1)
+        events = [(event, log.block_hash) for log in logs if (event := self.contracts.decode(log)) is not None]
+        summons = [(event.arguments, block_hash) for event, block_hash in events if event.name == "JurySummoned"]
+        ours = [Summons(one["case_id"], block_hash) for one, block_hash in summons if one["pool_id"] == self.pool_id]
+        return ours, max(start, head + 1)
 
     def jury_of(self, case_id: str) -> JuryRecord | None:
         """A case's jury, seated or not; None where none was summoned."""

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from protocol.api import SubmissionView
 from protocol.chain.cases import CaseState, JuryRecord, Vote
@@ -180,12 +181,42 @@ def test_the_first_look_goes_back_as_long_as_a_jury_can_matter(bench: Bench) -> 
     world = bench.world
     case_id = accused_and_appealed(world)
     found, next_block = bench.pool().juries_summoned(None)
-    assert found == [case_id] and next_block == world.contracts.client.head().number + 1
+    assert [one.case_id for one in found] == [case_id] and next_block == world.contracts.client.head().number + 1
     world.chain.pass_time(2 * SETTLING["jury_period"])
-    assert bench.pool().juries_summoned(None)[0] == [case_id], "it may still have to be carried out"
+    assert bench.pool().juries_summoned(None)[0] == found, "it may still have to be carried out"
     world.chain.pass_time(2 * SETTLING["jury_period"])
     assert bench.pool().juries_summoned(None)[0] == []
-    assert bench.pool().juries_summoned(0)[0] == [case_id]
+    assert bench.pool().juries_summoned(0)[0] == found
+
+
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_a_summons_that_a_reorg_puts_into_blocks_that_were_looked_at_is_heard(bench: Bench, is_dropped: bool) -> None:
+    """Once it comes for the first time, once again after it was dropped and the case closed here."""
+    world, rpc = bench.world, bench.world.contracts.client.rpc
+    case_id = world.submit()
+    world.judge(case_id, Outcome.SLASH, RejectReason.WRONG_PROMPTS)
+    accuse(world, case_id)
+    snapshot = rpc.call("evm_snapshot")
+    if is_dropped:
+        assert appealed(world, case_id, world.provider).sent
+    world.chain.mine(8)
+    bench.turn()
+    assert rpc.call("evm_revert", snapshot)
+    if is_dropped:
+        bench.turn()  # there is no jury: whoever knew the case closes it
+    assert appealed(world, case_id, world.provider).sent
+    bench.until(lambda: bench.state(case_id).is_over)
+    assert bench.state(case_id) is CaseState.OVERTURNED, "all jurors came"
+
+
+def test_a_case_that_is_over_is_closed_once(bench: Bench) -> None:
+    case_id = accused_and_appealed(bench.world)
+    bench.until(lambda: bench.state(case_id).is_over)
+    jurors = bench.jurors(bench.world.validators[0])
+    with capture_logs() as logs:
+        for _ in range(3):
+            jurors.turn()
+    assert [entry["event"] for entry in logs] == ["case.closed"] and jurors.open_cases() == []
 
 
 def test_a_restart_commits_once_and_reveals_what_it_kept(bench: Bench) -> None:

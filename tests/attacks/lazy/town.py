@@ -20,7 +20,7 @@ from coordinator.reaudits import reaudit
 from coordinator.settle import settle
 from coordinator.standing import UNSETTLED
 from protocol.api import ReauditState, SubmissionView
-from protocol.chain.cases import Accusation, CaseRecord, CaseState
+from protocol.chain.cases import Accusation, CaseRecord, CaseState, Summons
 from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
 from protocol.chain.terms import PriceTerms
 from protocol.draw import Seat
@@ -106,7 +106,7 @@ class MirrorChain:
     def case_of(self, submission_id: str) -> CaseRecord:
         return CaseRecord(CaseState.UPHELD if submission_id in self.accused else CaseState.NONE, 0)
 
-    def juries_summoned(self, first_block: int | None) -> tuple[list[str], int]:
+    def juries_summoned(self, first_block: int | None) -> tuple[list[Summons], int]:
         return [], 1
 
     def accuse(self, accusation: Accusation) -> None:

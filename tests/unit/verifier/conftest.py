@@ -12,6 +12,7 @@ import pytest
 
 from protocol.api import LogEntry
 from protocol.canonical import canonical_json, hex0x, sha256
+from protocol.chain.cases import Summons
 from protocol.chain.pool import LogHead, PoolRecord, VersionRecord
 from protocol.chain.terms import PriceTerms, in_force
 from protocol.draw import Seat
@@ -74,7 +75,7 @@ class ChainTable:
     def provider_of(self, node: str) -> str:
         return self.providers.get(node, PROVIDER)
 
-    def juries_summoned(self, first_block: int | None) -> tuple[list[str], int]:
+    def juries_summoned(self, first_block: int | None) -> tuple[list[Summons], int]:
         return [], 1
 
 

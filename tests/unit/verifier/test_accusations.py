@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from protocol.api import SubmissionView, VerdictView
 from protocol.canonical import from_hex0x, hex0x, sha256
 from protocol.chain.cases import NOT_SETTLED, Accusation, CaseRecord, CaseState
 from protocol.chain.contracts import abi_of, encode
 from protocol.draw import Seat, drawn_seats
-from protocol.errors import CoordinatorUnreachable, TransactionReverted
+from protocol.errors import CoordinatorUnreachable, NotFound, SignatureInvalid, TransactionReverted
 from protocol.merkle.history import event_leaf_hash_of, verify_inclusion
 from protocol.reasons import Outcome, RejectReason
 from protocol.signing import Signer
@@ -329,7 +330,35 @@ def test_a_colleague_who_was_first_is_no_fault(site: Site, refusal: str) -> None
 
 def test_any_other_refusal_is_heard_of(site: Site) -> None:
     site.court.refusal = "NotInLog"
-    with pytest.raises(TransactionReverted):
+    with capture_logs() as logs:
+        site.accuser.turn()
+    assert [(entry["event"], entry["kind"]) for entry in logs] == [("accusation.postponed", "TransactionReverted")]
+    assert site.accuser.open_cases() == [site.view.submission_id]
+
+
+@pytest.mark.parametrize("error", [NotFound("withheld"), SignatureInvalid("forged"), CoordinatorUnreachable("silent")])
+def test_a_case_that_cant_go_on_keeps_no_other_from_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    other, case_of = "0x" + "01" * 32, site.court.case_of
+    monkeypatch.setattr(Accuser, "open_cases", lambda self: [other, site.view.submission_id])
+
+    def withheld(submission_id: str) -> CaseRecord:
+        if submission_id == other:
+            raise error
+        return case_of(submission_id)
+
+    monkeypatch.setattr(site.court, "case_of", withheld)
+    site.accuser.turn()
+    assert len(site.court.accusations) == 1
+    site.court.now = site.court.case.deadline
+    site.accuser.turn()
+    assert site.court.enforced == [site.view.submission_id]
+
+
+def test_a_fault_of_ours_is_not_taken_for_one_of_others(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Accuser, "_advance", lambda self, submission_id: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
         site.accuser.turn()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from protocol.chain.cases import CaseRecord, CaseState
 from protocol.chain.pool import VersionRecord
 from protocol.clock import SystemClock
 from protocol.draw import Seat
-from protocol.errors import CoordinatorUnreachable, Rejected
+from protocol.errors import CoordinatorUnreachable, NotFound, Rejected
 from protocol.merkle.commitment import verify_commitment
 from protocol.merkle.standard import earnings_tree
 from protocol.reasons import Outcome, RejectReason
@@ -326,6 +327,57 @@ def test_a_silent_coordinator_costs_turns_and_no_verdict(site: Site, honest: lis
     site.coordinator.silent = False
     verifier.turn()
     assert len(site.coordinator.commitments) == 1
+
+
+@pytest.mark.parametrize("error", [sqlite3.OperationalError("database or disk is full"), OSError(28, "no space left")])
+def test_a_full_disk_costs_turns_and_no_verdict(
+    site: Site, honest: list[Rollout], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    site.submit(honest)
+    verifier = site.verifier()
+
+    def full(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Verdicts, "keep", full)
+        patched.setattr(History, "follow", full)
+        verifier.turn()
+    assert site.coordinator.commitments == []
+    verifier.turn()
+    assert len(site.coordinator.commitments) == 1
+
+
+def test_a_damaged_store_ends_the_process(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    verifier = site.verifier()
+
+    def damaged(*_: object) -> None:
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    monkeypatch.setattr(History, "follow", damaged)
+    with pytest.raises(sqlite3.DatabaseError):
+        verifier.turn()
+
+
+def test_a_reveal_of_what_the_coordinator_has_lost_keeps_no_other_back(
+    site: Site, honest: list[Rollout], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for counter in range(2):
+        site.submit(honest if counter == 0 else site.world.rollouts(site.world.completions(counter), counter), counter)
+    verifier = site.verifier()
+    verifier.turn()
+    site.anchor()
+    reveal, lost = site.coordinator.reveal_verdict, list[str]()
+
+    def forgetful(one: VerdictReveal) -> None:
+        if not lost or one.verdict.message.submission_id in lost:
+            lost.append(one.verdict.message.submission_id)
+            raise NotFound("the coordinator has no such object")
+        reveal(one)
+
+    monkeypatch.setattr(site.coordinator, "reveal_verdict", forgetful)
+    verifier.reveal()
+    assert len(lost) == 1 and len(site.coordinator.reveals) == 1
 
 
 @pytest.mark.parametrize(
