@@ -5,7 +5,7 @@
 In: refused leases and submissions. Out: counts by node and reason, so that a coordinator that leases to some and not to
 others says so, or keeps silent against what the others have noted. A row costs stake: nodes without the pool's least
 allotment are summed up in `others`, and so is what is over `MAX_ROWS`, of which each provider has one before any has a
-second.
+second, in an order that changes with the epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coordinator.db.chain import Allotment, Node, Pool
 from coordinator.log import append
 from coordinator.pool import chain_time
 from coordinator.refusals import NOBODY, Door, Key
-from protocol.canonical import JsonValue
+from protocol.canonical import JsonValue, sha256
 from protocol.errors import Rejected
 from protocol.wire import ZERO_HASH
 
@@ -49,7 +49,7 @@ def log_refusals(session: Session, epoch: int, counts: Mapping[Key, int]) -> Non
     """The leaf of an epoch that is about to close; none where nobody was refused."""
     if not counts:
         return
-    rows = sorted(in_turn(_by_provider(session, counts))[:MAX_ROWS])
+    rows = sorted(in_turn(_by_provider(session, epoch, counts))[:MAX_ROWS])
     others = Counter[Key]()
     for key in counts.keys() - set(rows):
         others[key._replace(node=NOBODY)] += counts[key]
@@ -68,13 +68,14 @@ def _has_stake(session: Session, pool_id: int, node: str) -> bool:
     return pool is not None and allotment is not None and allotment.amount_wei >= pool.min_allotment_wei
 
 
-def _by_provider(session: Session, counts: Mapping[Key, int]) -> list[list[Key]]:
-    """Each provider's rows, those that count most first; providers in order of address."""
+def _by_provider(session: Session, epoch: int, counts: Mapping[Key, int]) -> list[list[Key]]:
+    """Each provider's rows, those that count most first. In another epoch other providers come first."""
     rows: dict[str, list[Key]] = {}
     for key in sorted(counts, key=lambda key: (-counts[key], key)):
-        if key.node != NOBODY:
-            rows.setdefault(session.get_one(Node, key.node).provider, []).append(key)
-    return [rows[provider] for provider in sorted(rows)]
+        node = session.get(Node, key.node)
+        if node is not None:  # nobody's, or a reorg has taken it away
+            rows.setdefault(node.provider, []).append(key)
+    return [rows[provider] for provider in sorted(rows, key=lambda provider: sha256(f"{epoch} {provider}".encode()))]
 
 
 def in_turn(rows: Sequence[Sequence[T]]) -> list[T]:

@@ -117,6 +117,25 @@ def test_many_nodes_make_no_long_leaf_and_crowd_nobody_out(site: Any) -> None:
     assert sum(row[2] for row in data["leases"]) + data["others"]["leases"]["lease_limit"] == 100_001
 
 
+def test_nobody_is_left_out_in_every_epoch(site: Any) -> None:
+    counts = {}
+    for number in range(MAX_ROWS + 1):
+        node = f"0x{number + 1:040x}"
+        site.add_node(node, provider=f"0x{number + 0xA00:040x}")
+        counts[Key(Door.LEASES, node, "lease_limit")] = 1
+    left_out = set()
+    for epoch in range(8):
+        with site.coordinator.writing() as session:
+            log_refusals(session, epoch, counts)
+        left_out |= {key.node for key in counts} - {row[0] for row in leaves(site)[-1][1]["leases"]}
+    assert len(left_out) > 1
+
+
+def test_a_node_that_a_reorg_took_away_holds_no_epoch_up(site: Any) -> None:
+    data = logged(site, {Key(Door.LEASES, STRANGER.address, "lease_limit"): 2})
+    assert (data["leases"], data["others"]["leases"]) == ([], {"lease_limit": 2})
+
+
 def test_the_order_of_refusals_doesnt_matter(site: Any) -> None:
     counts = {Key(Door.LEASES, site.node.address, reason): 1 for reason in ("no_demand", "lease_limit", "stale_policy")}
     assert logged(site, counts) == logged(site, dict(reversed(counts.items())))
