@@ -6,6 +6,7 @@ Every pydantic model of the modules in `_MODULES` is a message, whether anybody 
 from __future__ import annotations
 
 import base64
+import io
 import json
 import sqlite3
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from protocol import api, bundle, rollouts, rules, trace, wire
 from protocol.canonical import canonical_json, hex0x, keccak256, sha256
 from protocol.chain.pool import LogHead
 from protocol.errors import NotCanonical, ShardCorrupt, SignatureInvalid, VerificationFailed
+from protocol.events import LogEvent
 from protocol.http import authorization, verify_request
 from protocol.merkle.commitment import verify_commitment
 from protocol.merkle.history import MemoryLog, event_leaf_hash_of, verify_consistency, verify_inclusion
@@ -30,6 +32,10 @@ from tests.fuzz.example import ADDRESS, HASH, example
 from tests.fuzz.site import honest_bundle, honest_log
 from tests.fuzz.target import Target
 from verifier.audit.ground import claims_alone, trusted_head
+from verifier.audit.row_files import Format, write_rows
+from verifier.audit.rows import row_of
+from verifier.audit.served_log import ServedLog
+from verifier.audit.show import tell
 from verifier.audit.verify import verify_bundle
 from verifier.history import History
 
@@ -216,6 +222,33 @@ def _rehashed(index: int, entry: api.LogEntry) -> api.LogEntry:
     return entry.model_copy(update={"index": index, "event": event, "event_hash": event_hash, "leaf_hash": leaf})
 
 
+class _Served:
+    """A coordinator with these entries, which answers as it is asked."""
+
+    def __init__(self, entries: list[api.LogEntry]) -> None:
+        self._entries = entries
+
+    def entries(
+        self, start: int, limit: int, subject: str | None = None, event_type: str | None = None
+    ) -> list[api.LogEntry]:
+        asked = [entry for entry in self._entries if entry.index >= start and subject in (None, entry.subject)]
+        return [entry for entry in asked if event_type in (None, entry.event.get("type"))][:limit]
+
+
+def tell_story(data: bytes) -> None:
+    """Whatever a log says has a sentence on one line that hides nothing, and rows that read back the same."""
+    entries = TypeAdapter(list[api.LogEntry]).validate_json(data)
+    for served in (entries, [_rehashed(index, entry) for index, entry in enumerate(entries)]):
+        client: Any = _Served(sorted(served, key=lambda entry: entry.index))
+        for subject in {entry.subject for entry in served}:
+            found, _ = tell(subject, ServedLog(client, 1), None, "", "")
+            json.dumps(found.as_json())
+            assert all(line.isprintable() for line in found.lines())
+        rows = [row_of(0, LogEvent.of(entry.event), entry) for entry in served]
+        for row_format in Format:
+            assert write_rows(rows, io.BytesIO(), row_format) == len(rows)
+
+
 MESSAGE_TARGETS = (
     Target("message", read_message, (), lambda: [example(shape) for shape in message_types()], is_json=True),
     Target(
@@ -227,4 +260,5 @@ MESSAGE_TARGETS = (
     Target("manifest", read_any_manifest, (ShardCorrupt,), lambda: [_manifest().to_bytes()], is_json=True),
     Target("bundle", audit_bundle, (ValidationError,), honest_bundle, is_json=True),
     Target("log", follow_log, (ValidationError, NotCanonical), honest_log, is_json=True),
+    Target("story", tell_story, (ValidationError, VerificationFailed), honest_log, is_json=True),
 )
