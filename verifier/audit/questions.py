@@ -36,6 +36,8 @@ MAX_TERMS = 64
 """Terms and beacons of a version that a task is tried with; those announced last come first."""
 MAX_KEPT = 1 << 16
 """Problems whose difficulty is remembered."""
+MAX_GROUPS = 1 << 12
+"""Of a task that is looked at: a pool that names more would only keep its auditors busy."""
 
 Measures = Mapping[str, float]
 
@@ -154,6 +156,9 @@ class Questions:
 
     def _load(self, rules: Rules) -> Known:
         """An environment that isn't installed here costs the measures, not the report."""
+        if rules.groups_per_task > MAX_GROUPS:
+            why = f"{rules.groups_per_task} groups a task, more than {MAX_GROUPS}"
+            return Known(rules, None, is_checked=False, unavailable=why)
         try:
             if self._tokenizer is not None:
                 return Known(rules, environment_of(rules.environment, self._tokenizer), is_checked=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -181,14 +182,14 @@ class Market:
             raise NotFound("no such rules", rules_hash)
         return self.rules
 
-    def report(self, *, with_files: bool = False, num_epochs: int | None = None) -> Fairness:
-        questions = Questions(POOL_ID, DOMAIN, self.rules_of)
+    def report(self, *, with_files: bool = False, model: Path | None = None) -> Fairness:
+        questions = Questions(POOL_ID, DOMAIN, self.rules_of, model)
         leases, refused, promises = Leases(questions), Refused(), Promises(self.receipts)
         for epoch, entry in zip(self.epochs, self.log.entries, strict=True):
             leases.note(epoch, entry)
             refused.note(entry)
             promises.note(epoch, entry)
-        found = promises.found(self.epoch if num_epochs is None else num_epochs, DOMAIN)
+        found = promises.found(self.epoch, DOMAIN)
         deliveries = Deliveries() if with_files else None
         try:
             for submission_id, work in leases.work.items():

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from protocol.environments.registry import load_environment
 from protocol.errors import UsageError
-from protocol.rules import LengthRules, Rules
+from protocol.rules import LengthRules, Rules, SamplingRules
+from protocol.tokenizer import Tokenizer
 from protocol.wire import ZERO_HASH
+from testnet.plan import BASE_MODEL
 from tests.unit.verifier.audit.market import (
     BEACON,
     CONFIG,
@@ -163,6 +165,29 @@ def test_an_environment_that_isnt_here_costs_the_measures_alone() -> None:
     assert (report.num_underived, report.total.measures, report.files) == (0, {}, {"read": 1})
     assert "elsewhere" in report.environments[0]["unavailable"]
     assert any("no difficulty for elsewhere" in line for line in fairness_lines(report))
+
+
+def test_tasks_of_endless_groups_keep_nobody_busy() -> None:
+    market = make_market(make_rules(groups_per_task=10**15, group_size=1, sampling=SamplingRules(max_new_tokens=1)))
+    market.lease()
+    report = market.report()
+    assert (report.num_underived, report.total.measures) == (0, {})
+    assert "groups a task" in report.environments[0]["unavailable"]
+
+
+@pytest.mark.parametrize(("is_its", "names"), [(True, {"prompt_tokens"}), (False, set[str]())])
+def test_with_the_tokenizer_the_environment_is_held_against_the_rules(is_its: bool, names: set[str]) -> None:
+    own = load_environment("reasoning_gym", CONFIG, Tokenizer.load(BASE_MODEL)).environment_hash
+    environment = RULES.environment.model_copy(update={"environment_hash": own if is_its else ZERO_HASH})
+    market = make_market(RULES.model_copy(update={"environment": environment}))
+    task = market.lease()
+    report = market.report(model=BASE_MODEL)
+    (known,) = report.environments
+    assert (known["is_checked"], known["unavailable"] == "") == (is_its, is_its)
+    assert report.total.measures.keys() & {"prompt_tokens"} == names
+    if is_its:
+        counts = [len(prompt.tokens) for prompt in market.prompts(task)]
+        assert report.total.measures["prompt_tokens"].leased == sum(counts) / len(counts)
 
 
 def test_a_lease_that_was_voided_after_it_came_in_isnt_received(market: Market) -> None:
