@@ -25,7 +25,7 @@ from protocol.canonical import canonical_hash
 from protocol.draw import REAUDIT_ROUND
 from protocol.errors import Rejected, VerificationFailed
 from protocol.merkle.commitment import verify_commitment
-from protocol.reasons import Cost, Outcome, RejectReason
+from protocol.reasons import RejectReason, fits
 from protocol.wire import ZERO_HASH, Signed, Verdict, VerdictCommitment
 
 MAX_PARTS = 256
@@ -141,17 +141,10 @@ def _drawing_epoch(session: Session, message: Verdict, submission: SubmissionRow
 
 def _check_outcome(message: Verdict) -> None:
     """Outcome and reason go together."""
-    if (message.outcome, message.reason) not in _VALID:
+    if not fits(message.outcome, message.reason):
         raise VerificationFailed(
             "a verdict's reason doesn't fit its outcome", f"outcome {message.outcome}, reason {message.reason}"
         )
-
-
-_VALID = (
-    {(Outcome.ACCEPT, 0)}
-    | {(Outcome.DROP, reason.code) for reason in RejectReason}
-    | {(Outcome.SLASH, reason.code) for reason in RejectReason if reason.cost is Cost.SLASH}
-)
 
 
 def _check_commitment(coordinator: Coordinator, session: Session, opened: VerdictReveal) -> None:

@@ -119,3 +119,15 @@ _BY_CODE = {reason.code: reason for reason in RejectReason}
 
 SLASHABLE_MASK = sum(1 << reason.code for reason in RejectReason if reason.cost is Cost.SLASH)
 """uint256 with a bit for each slashable code: what a pool's record carries on chain."""
+
+
+def fits(outcome: int, code: int) -> bool:
+    """Whether a verdict may say this: accepted without a reason, dropped for any, slashed for one that can be."""
+    return (outcome, code) in _FITTING
+
+
+_FITTING = frozenset(
+    {(Outcome.ACCEPT, 0)}
+    | {(Outcome.DROP, reason.code) for reason in RejectReason}
+    | {(Outcome.SLASH, reason.code) for reason in RejectReason if reason.cost is Cost.SLASH}
+)

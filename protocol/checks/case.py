@@ -7,6 +7,7 @@ takes a `Case` and nothing else.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -73,13 +74,15 @@ class Case:
 
     @cached_property
     def completions_hash(self) -> str:
-        """SHA-256 over all completions: the same work under another task, prompt or proof has the same."""
-        digest = hashlib.sha256()
-        for rollout in self.rollouts:
-            digest.update(
-                len(rollout.output_tokens).to_bytes(4, "little") + rollout.output_tokens.astype("<i4").tobytes()
-            )
-        return hex0x(digest.digest())
+        return completions_hash(self.rollouts)
+
+
+def completions_hash(rollouts: Sequence[Rollout]) -> str:
+    """SHA-256 over all completions: the same work under another task, prompt or proof has the same."""
+    digest = hashlib.sha256()
+    for rollout in rollouts:
+        digest.update(len(rollout.output_tokens).to_bytes(4, "little") + rollout.output_tokens.astype("<i4").tobytes())
+    return hex0x(digest.digest())
 
 
 def open_case(file: bytes, terms: Terms) -> Case:

@@ -185,7 +185,9 @@ def real(
         (folder / "coordinator.sqlite").write_bytes(empty_database)
         rules = make_testnet_rules(BASE_MODEL).model_copy(update={"groups_per_task": 1})
         config = create_pool(chain, folder, rules, **TERMS)
-        config = config.model_copy(update={"shardcast_urls": (origin_url,), "lease_seconds": TERMS["lease_max"]})
+        config = config.model_copy(
+            update={"shardcast_urls": (origin_url,), "lease_seconds": TERMS["lease_max"], "groups_per_step": 32}
+        )
         world = open_world(chain, config, portal, rules, SystemClock())
         set_up(world, publish(honest_model, origin, world.pool_id, 0).manifest_hash)
         environment = make_testnet_environment(Tokenizer.load(BASE_MODEL))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,13 @@ from protocol.wire import Evidence, Signed, Verdict
 from tests.integration.conftest import World
 from tests.integration.test_forgery import RealPool, honest_model, other_model, real
 from tests.integration.test_promise_commands import NOWHERE, Command, call, refusal
+from tests.worlds.generated import generate
 from verifier.audit.ground import chain_ground
 from verifier.audit.pinned import ModelSource
 from verifier.audit.replay import Replayer
 from verifier.case import Dossier, Facts, Instruments
 from verifier.judge import stamped
-from verifier.pipeline import examine, no_twin
+from verifier.pipeline import examine
 from verifier.stamps import StampSeat, audit_for
 
 __all__ = ["call", "honest_model", "other_model", "real"]
@@ -84,8 +85,8 @@ def judge_honestly(real: RealPool, submission_id: str) -> None:
     raise AssertionError("nobody decides")
 
 
-def evidence_of(world: World, work: Assignment, folder: Path) -> Evidence:
-    """What a seat finds with the model in a folder."""
+def evidence_of(world: World, work: Assignment, folder: Path, twin: str | None = None) -> Evidence:
+    """What a seat finds with the model in a folder; `twin` is the submission that it remembers as the same."""
     from protocol.environments.registry import environment_of
     from protocol.tokenizer import Tokenizer
 
@@ -94,7 +95,7 @@ def evidence_of(world: World, work: Assignment, folder: Path) -> Evidence:
     file = world.client().submission_file(work.submission_id)
     model = CausalLM.load(folder).eval()
     environment = environment_of(world.rules.environment, Tokenizer.load(folder))
-    instruments = Instruments(environment, model.config, lambda: model, no_twin)
+    instruments = Instruments(environment, model.config, lambda: model, lambda *_: twin)
     own = StampSeat(work.beacon_hash, work.submission_id, work.round, work.seat)
     dossier = Dossier(work.submission, work.task, file, world.rules, facts)
     return stamped(examine(dossier, instruments, partial(audit_for, [own])), own, []).evidence
@@ -322,3 +323,38 @@ def test_whoever_watches_replays_one_after_the_other_with_one_model(
         assert (found.result, found.exit_code) == ("ok", 0) and all(verdict.holds for verdict in found.verdicts)
         shutil.rmtree(tmp_path / "cache", ignore_errors=True)
     assert len(asked) == 1 and capsys.readouterr() == ("", "")
+
+
+def test_a_duplicate_is_confirmed_by_the_twin_that_it_names(
+    real: RealPool, honest_model: Path, auditor: Auditor, say: Say
+) -> None:
+    """The same completions, handed in for a second task with another reward."""
+    world, first = real.world, real.world.lease()
+    rows = generate(world.rules, real.environment, honest_model, first.message)
+    client = world.client(world.node)
+    twin_envelope, twin, twin_file = world.pack(first.message, rows)
+    client.submit(twin_envelope, twin, twin_file)
+    again = [replace(row, task_reward=0.5) for row in rows]
+    envelope, submission_id, file = world.pack(world.lease().message, again)
+    client.submit(envelope, submission_id, file)
+    say(lambda work: evidence_of(world, work, honest_model, twin))
+    world.judge(submission_id, Outcome.DROP, RejectReason.DUPLICATE)
+    code, found = auditor.document(submission_id)
+    assert (code, found["result"]) == (0, "ok")
+    assert {(v["agreement"], v["stamp"], v["reason_here"]) for v in found["verdicts"]} == {
+        ("agrees", "none due", "duplicate")
+    }
+    offline = ("--bundle", str(auditor.bundle(submission_id)), "--model", str(honest_model))
+    code, out, _ = auditor.run(submission_id, *offline)
+    assert code == 0 and "· round 0" in out and "not replayable" in out
+
+
+def test_who_calls_a_duplicate_what_is_none_is_named(
+    real: RealPool, honest_model: Path, auditor: Auditor, say: Say
+) -> None:
+    other, submission_id = real.submit(honest_model), real.submit(honest_model)
+    say(lambda work: evidence_of(real.world, work, honest_model, other))
+    real.world.judge(submission_id, Outcome.DROP, RejectReason.DUPLICATE)
+    code, found = auditor.document(submission_id)
+    assert (code, found["here"]["outcome"]) == (3, "accept")
+    assert {verdict["agreement"] for verdict in found["verdicts"]} == {"contradicted"}

@@ -87,16 +87,23 @@ class ReplayedVerdict(_Frozen):
 
 
 def compare(
-    validator: str, revealed: Revealed, here: Examination, exact: Sequence[str], stamp: Stamp
+    validator: str,
+    revealed: Revealed,
+    here: Examination,
+    exact: Sequence[str],
+    stamp: Stamp,
+    *,
+    is_recalled: bool = False,
 ) -> ReplayedVerdict:
     """`here` is about the rollouts that the verdict looked at, `exact` what of its evidence is false beyond doubt.
 
-    `stamp` is what its seat's has to be.
+    `stamp` is what its seat's has to be. `is_recalled`: what the verdict remembers has been looked up, so that `here`
+    says whether it was so.
     """
     verdict, evidence = revealed.verdict, revealed.evidence
     decisive = worst(here.results)
     reason, ours = verdict.reject_reason, RejectReason(decisive.reason) if decisive.reason else None
-    agreement = _agreement(verdict.outcome, reason, decisive)
+    agreement = _agreement(verdict.outcome, reason, decisive, is_recalled=is_recalled)
     checks = tuple(_compared(evidence.checks, here.results))
     state, difference = _stamp(revealed, stamp, ours)
     faults = [*exact, *_false_sum(evidence.checks, verdict.outcome, reason)]
@@ -135,8 +142,8 @@ _STAMP_FAULTS = {
 }
 
 
-def _agreement(outcome: int, reason: RejectReason | None, decisive: CheckResult) -> Agreement:
-    if reason in (OF_MEMORY, OF_RECORD):
+def _agreement(outcome: int, reason: RejectReason | None, decisive: CheckResult, *, is_recalled: bool) -> Agreement:
+    if reason in (OF_MEMORY, OF_RECORD) and not is_recalled:
         return "not replayable"
     if outcome != decisive.outcome:
         return "contradicted"
@@ -145,9 +152,11 @@ def _agreement(outcome: int, reason: RejectReason | None, decisive: CheckResult)
 
 def _stamp(revealed: Revealed, stamp: Stamp, ours: RejectReason | None) -> tuple[StampState, float | None]:
     review = next(reviews_of([revealed], [stamp], ours), None)
+    shown = revealed.evidence.work_stamp
+    if review is None and not shown and not stamp:
+        return "none due", None
     if review is None or revealed.verdict.reject_reason is OF_RECORD:
         return "not replayable", None
-    shown = revealed.evidence.work_stamp
     if review.agrees:
         return ("holds" if shown else "none due"), review.largest_difference
     if not shown:

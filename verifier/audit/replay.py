@@ -10,7 +10,8 @@ itself doesn't hold: then no verdict is to blame.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Literal
@@ -34,6 +35,7 @@ from verifier.audit.comparison import ReplayedVerdict, compare
 from verifier.audit.ground import Ground
 from verifier.audit.pinned import ModelSource
 from verifier.audit.step import StepState, take_step
+from verifier.audit.twins import FindBundle, is_twin, named_twin
 from verifier.audit.verdicts import drawing_epoch
 from verifier.audit.verify import as_of, checks_of
 from verifier.case import Dossier, Facts, Instruments
@@ -86,8 +88,10 @@ class Replayer:
     Example: `Replayer(ModelSource(None, urls)).replay(bundle, chain_ground(bundle, contracts), submission_id)`.
     """
 
-    def __init__(self, source: ModelSource) -> None:
+    def __init__(self, source: ModelSource, find: FindBundle | None = None) -> None:
+        """`find` gives the bundles of others; without it no duplicate can be confirmed."""
         self._source = source
+        self._find = find
         self._loaded: tuple[tuple[str, str], Instruments] | None = None
 
     def replay(self, bundle: ProofBundle, ground: Ground, submission_id: str, progress: Steps | None = None) -> Replay:
@@ -100,7 +104,8 @@ class Replayer:
         seats = [_seat(bundle, ground, one, submission_id) for one in bundle.verdicts]
         dossier = _dossier(bundle, ground)
         found = run(dossier, instruments, partial(_everything, seats))
-        verdicts = tuple(_replayed(bundle, dossier, found, seats))
+        twins = {} if self._find is None else _twins(bundle, ground, self._find)
+        verdicts = tuple(_replayed(bundle, dossier, found, seats, _as_duplicate(dossier, instruments), twins))
         progress.step()
         report = FileReport.of(found, submission_id, bundle.submission.message.content_hash)
         return _summary(bundle, ground, anchor, report, verdicts)
@@ -176,8 +181,25 @@ def _everything(seats: Sequence[StampSeat], case: Case) -> Audit:
     return Audit(tuple(range(len(case.rollouts))), tuple(pair for seat in seats for pair in seat.challenge(case)))
 
 
+def _twins(bundle: ProofBundle, ground: Ground, find: FindBundle) -> dict[str, bool]:
+    """Of the submissions that refusals as a duplicate name: whether they are its twins, where that can be told."""
+    named = {one for one in map(named_twin, (one.evidence for one in bundle.verdicts)) if one is not None}
+    told = {twin_id: is_twin(bundle, twin_id, ground.facts.domain, find) for twin_id in named}
+    return {twin_id: answer for twin_id, answer in told.items() if answer is not None}
+
+
+def _as_duplicate(dossier: Dossier, instruments: Instruments) -> Callable[[str], Examination]:
+    """What the checks say to who remembers a twin: the cheap ones alone, up to this one."""
+    return lambda twin_id: run(dossier, replace(instruments, find_twin=lambda *_: twin_id))
+
+
 def _replayed(
-    bundle: ProofBundle, dossier: Dossier, found: Examination, seats: Sequence[StampSeat]
+    bundle: ProofBundle,
+    dossier: Dossier,
+    found: Examination,
+    seats: Sequence[StampSeat],
+    as_duplicate: Callable[[str], Examination],
+    twins: Mapping[str, bool],
 ) -> Iterator[ReplayedVerdict]:
     stamps = stamps_of(found.case, seats)
     pairs = list(zip(bundle.verdicts, seats, strict=True))
@@ -187,7 +209,11 @@ def _replayed(
         looked_at_all = revealed.evidence.num_audited == found.num_audited
         here = found if looked_at_all else ruled
         exact = [*_false_facts(dossier, found, ruled, revealed), *_false_reviews(revealed, all_revealed, stamps)]
-        yield compare(one.validator, revealed, here, exact, stamp)
+        twin_id = named_twin(revealed.evidence)
+        is_recalled = twin_id in twins
+        if twin_id is not None and twins.get(twin_id):
+            here, stamp = as_duplicate(twin_id), ()
+        yield compare(one.validator, revealed, here, exact, stamp, is_recalled=is_recalled)
 
 
 def _ruled(found: Examination, seat: StampSeat, seats: Sequence[StampSeat]) -> Examination:

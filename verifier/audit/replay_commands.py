@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -44,7 +45,7 @@ def replay(
     code 3 where a verdict doesn't hold: its validator is named. With --bundle and --model nobody is asked.
     """
     from protocol.client import CoordinatorClient
-    from verifier.audit.evidence import gathered
+    from verifier.audit.evidence import fetch_bundle, gathered
     from verifier.audit.pinned import ModelSource
     from verifier.audit.replay import NUM_STEPS, Replayer
     from verifier.audit.replay_lines import replay_lines
@@ -56,7 +57,8 @@ def replay(
 
     evidence, ground = gathered(submission_id, coordinator, bundle, chain, ledger, trusted_head)
     with Progress(f"replay of {submission_id}", NUM_STEPS, verb="waiting for", is_patient=True) as progress:
-        found = Replayer(ModelSource(model, servers, cache)).replay(evidence, ground, submission_id, progress)
+        replayer = Replayer(ModelSource(model, servers, cache), None if bundle else partial(fetch_bundle, coordinator))
+        found = replayer.replay(evidence, ground, submission_id, progress)
     command = _command(found, coordinator, chain, ledger or ground.facts.contracts.ledger)
     if as_json:
         typer.echo(json.dumps({**found.model_dump(mode="json"), "command": command}, indent=2))

@@ -12,7 +12,7 @@ from protocol.canonical import canonical_hash
 from protocol.draw import FOREVER, REAUDIT_ROUND, Seat, drawn_seats
 from protocol.errors import UsageError, VerificationFailed
 from protocol.merkle.commitment import verify_commitment
-from protocol.reasons import Outcome, RejectReason
+from protocol.reasons import Outcome, fits
 from protocol.wire import Verdict
 from verifier.audit.history import check_entry, check_inclusion, event_data
 from verifier.audit.step import StillOpen, Values, must_equal, must_hold
@@ -94,9 +94,8 @@ def _check_verdict(revealed: RevealedVerdict, bundle: ProofBundle, facts: ChainF
     owner = next((seat.validator for seat in facts.seats if seat.seat == verdict.seat), None)
     must_equal(f"seat {verdict.seat} is another validator's", revealed.validator, owner)
     must_equal("a verdict is about another submission", verdict.submission_id, submission_id)
-    must_hold("a verdict says nothing known", verdict.outcome in set(Outcome), f"outcome {verdict.outcome}")
-    names_reason = verdict.outcome == Outcome.ACCEPT or verdict.reason in {reason.code for reason in RejectReason}
-    must_hold("a verdict names no known reason", names_reason, f"reason {verdict.reason}")
+    said = f"outcome {verdict.outcome}, reason {verdict.reason}"
+    must_hold("a verdict says nothing known", fits(verdict.outcome, verdict.reason), said)
     must_equal("a verdict is for another pool", verdict.pool_id, facts.pool_id)
     must_equal("a verdict is under other rules", verdict.rules_hash, bundle.submission.message.rules_hash)
     if (epoch := drawing_epoch(bundle, verdict.round)) is not None:

@@ -67,7 +67,7 @@ def replayed(world: World, rollouts: list[Rollout], *verdicts: Revealed) -> list
             SimpleNamespace(validator=VALIDATOR, verdict=verdict, evidence=one.evidence) for verdict, one in pairs
         ]
     )
-    return list(_replayed(bundle, dossier, found, seats))
+    return list(_replayed(bundle, dossier, found, seats, lambda twin_id: found, {}))
 
 
 def test_a_verdict_is_held_against_what_its_draw_names(sampled: World, honest: list[Rollout]) -> None:
