@@ -20,6 +20,10 @@ from testnet.hints import offline_commands, program
 from testnet.plan import CHEATS, Plan
 from testnet.profile import STAKE
 from testnet.summary import Summary
+from verifier.audit.evidence import read_bundle
+from verifier.audit.ground import claims_alone
+from verifier.audit.pinned import ModelSource
+from verifier.audit.replay import Replayer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.xdist_group("e2e")]
 
@@ -129,6 +133,19 @@ def test_kept_bundles_are_checked_offline_by_the_printed_commands(
     epoch, size, _ = summary.trusted_head.split(":")
     assert run_command([*arguments(lines[0])[:-1], f"{epoch}:{size}:0x{'00' * 32}"]) == 3
     assert "✗ heads" in capsys.readouterr().out
+
+
+def test_kept_bundles_are_replayed_and_every_verdict_agrees(done: Done) -> None:
+    """The model that two verifiers ran over honest work and every kind of cheat, once more in this process."""
+    weights, verdicts = done.run_dir / "data" / "verifier-0" / "weights", []
+    for submission_id in done.summary.audited:
+        bundle = read_bundle(done.run_dir / "bundles" / f"{submission_id}.json")
+        source = ModelSource(weights / f"v{bundle.submission.message.policy_version}", lambda: ())
+        found = Replayer(source).replay(bundle, claims_alone(bundle), submission_id)
+        assert (found.result, found.remedy) == ("consistent, not anchored", None)
+        verdicts += found.verdicts
+    assert {(one.agreement, one.holds) for one in verdicts} == {("agrees", True)}
+    assert {one.stamp for one in verdicts} == {"holds", "none due"}
 
 
 def arguments(line: str) -> list[str]:
