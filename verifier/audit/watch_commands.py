@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from protocol.merkle.note import NoteKey
     from verifier.audit.alerts import Alert
     from verifier.audit.checkpoint import Remembered
-    from verifier.audit.watch import Progress, Watch
+    from verifier.audit.watch import Progress, Replay, Watch
 
 WatchedChain = Annotated[str, typer.Option("--chain", envvar="PROOFPOOL_CHAIN_URL", help="JSON-RPC of a node.")]
 WitnessOption = Annotated[
@@ -161,22 +160,26 @@ def _watching(
             except NotEligible as lack:
                 typer.echo(f"{lack}", err=True)
                 key = None
-            replay = partial(_replayed, client, contracts, cache) if share else None
+            replay = _judge(client, contracts, cache) if share else None
             chain_pool = ChainPool(contracts, pool.pool_id)
             yield Watch(db, client, chain_pool, key=key, nodes=nodes, replay=replay, share=share)
 
 
-def _replayed(client: CoordinatorClient, contracts: Contracts, cache: Path | None, submission_id: str) -> Sequence[str]:
-    """What verdicts on a submission have to answer for, by this machine's own judgement."""
+def _judge(client: CoordinatorClient, contracts: Contracts, cache: Path | None) -> Replay:
+    """What the verdicts on a submission have to answer for, by this machine's own judgement."""
     from verifier.audit.ground import chain_ground
     from verifier.audit.pinned import ModelSource
-    from verifier.audit.replay import replay
+    from verifier.audit.replay import Replayer
 
-    evidence = client.bundle(submission_id)
-    source = ModelSource(None, lambda: client.pool().shardcast_urls, cache)
-    found = replay(evidence, chain_ground(evidence, contracts), submission_id, source)
-    missed = ["a forgery that no seat has looked at was accepted"] if found.missed_by_draw else []
-    return [f"{one.validator}: {fault}" for one in found.verdicts for fault in one.faults] + missed
+    replayer = Replayer(ModelSource(None, lambda: client.pool().shardcast_urls, cache), client.bundle)
+
+    def judge(submission_id: str) -> Sequence[str]:
+        evidence = client.bundle(submission_id)
+        found = replayer.replay(evidence, chain_ground(evidence, contracts), submission_id)
+        missed = ["a forgery that no seat has looked at was accepted"] if found.missed_by_draw else []
+        return [f"{one.validator}: {fault}" for one in found.verdicts for fault in one.faults] + missed
+
+    return judge
 
 
 def _turn(found: Watch, num_again: int | None, as_json: bool) -> Progress:
