@@ -22,6 +22,7 @@ from coordinator.outbox import confirm_calls
 from coordinator.reorg import forget_past
 from protocol.canonical import JsonValue
 from protocol.chain.block import Block, Log
+from protocol.chain.contracts import as_text
 from protocol.errors import ChainError
 from protocol.telemetry import get_logger
 from protocol.wire import ZERO_HASH
@@ -159,17 +160,8 @@ def _copy(row: ChainEvent, block_hash: str) -> dict[str, JsonValue]:
         "block_hash": block_hash,
         "log_index": row.log_index,
         "transaction_hash": row.transaction_hash,
-        "arguments": _as_text(row.arguments),
+        "arguments": as_text(row.arguments),
     }
-
-
-def _as_text(value: Any) -> JsonValue:
-    """Integers as decimal strings: amounts pass 2^53."""
-    if isinstance(value, dict):
-        return {name: _as_text(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_text(item) for item in value]
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _newest_block(session: Session) -> ChainBlock | None:

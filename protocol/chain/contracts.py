@@ -15,7 +15,7 @@ from typing import Any
 
 from contracts import artifacts
 from protocol.api import ContractAddresses
-from protocol.canonical import hex0x
+from protocol.canonical import JsonValue, hex0x
 from protocol.chain.abi import ContractAbi, ErrorTable
 from protocol.chain.block import Log, Receipt, bytes_of, number_of
 from protocol.chain.client import ChainClient
@@ -160,6 +160,15 @@ class Contracts:
     def events(self, receipt: Receipt) -> list[NamedEvent]:
         """What a transaction did, in order."""
         return [event for log in receipt.logs if (event := self.decode(log)) is not None]
+
+
+def as_text(value: Any) -> JsonValue:
+    """Arguments as the log has them: integers are decimal strings, since amounts pass 2^53."""
+    if isinstance(value, dict):
+        return {name: as_text(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_text(item) for item in value]
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def encode(contract: str, function: str, *arguments: Any) -> bytes:

@@ -16,11 +16,13 @@ from sqlalchemy.orm import Session
 
 from coordinator.db.log import Event
 from coordinator.indexer import index_chain
+from coordinator.log import append
 from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.cli import run
 from protocol.client import CoordinatorClient
 from protocol.merkle.history import event_leaf_hash
 from protocol.reasons import Outcome, RejectReason
+from protocol.wire import ZERO_HASH
 from tests.integration.conftest import Start, World, new_world
 from tests.integration.served import served
 from tests.integration.test_challenge import outsider
@@ -73,11 +75,10 @@ def past(
     folder = tmp_path_factory.mktemp("past")
     with new_world(start, snapshots, folder, portal) as world:
         hashes = {"trained": world.accept()}
+        hashes["batch"] = train(world, 1)
+        hashes["framed"] = world.accept()
+        train(world, 2)
         cheat, careless, suspect = add_nodes(world, 3)
-        offer = world.client(world.trainer).lease_batch(1)
-        assert offer is not None
-        world.client(world.trainer).acknowledge_batch(offer.number)
-        hashes["batch"] = offer.groups_root
         hashes["paid"] = world.accept()
         hashes["dropped"] = world.submit()
         world.judge(hashes["dropped"], Outcome.DROP, DROPPED)
@@ -96,6 +97,14 @@ def past(
         hashes["lease"] = world.lease().message.id(world.domain)
         with served(world) as url:
             yield Past(world, url, hashes)
+
+
+def train(world: World, step: int) -> str:
+    """The root of the step's batch, once it is taken."""
+    offer = world.client(world.trainer).lease_batch(step)
+    assert offer is not None
+    world.client(world.trainer).acknowledge_batch(offer.number)
+    return offer.groups_root
 
 
 @pytest.fixture
@@ -210,6 +219,55 @@ def test_a_rewritten_reason_is_found_and_no_story_is_told(
     finally:
         undo()
     assert command("audit", "show", past.hashes["dropped"], *past.chain)[0] == 0
+
+
+def log_copies(past: Past, subject: str, *copies: dict[str, Any]) -> None:
+    """The coordinator logs them about `subject`, and has them anchored."""
+    with past.world.coordinator.writing() as session:
+        for copy in copies:
+            about = ZERO_HASH if copy["type"] == "chain.reorged" else subject
+            append(session, copy["type"], about, copy["time"], copy["data"])
+    past.world.close_epoch()
+
+
+def copies_of(past: Past, name: str) -> list[dict[str, Any]]:
+    found = past.world.client().entries(0, subject=past.hashes[name])
+    return [entry.event for entry in found if entry.event["type"].startswith("chain.")]
+
+
+def test_a_slash_that_the_chain_never_had_is_found(past: Past, command: Callable[..., tuple[int, str]]) -> None:
+    accused, *_, upheld = (event for event in copies_of(past, "slashed") if event["type"] != "chain.AllotmentHeld")
+    victim = past.hashes["framed"]
+    assert command("audit", "show", victim, *past.chain)[0] == 0
+    lies = {
+        "about something else": upheld,
+        "no such event": upheld | {"data": upheld["data"] | {"log_index": 77}},
+        "another block": upheld | {"data": upheld["data"] | {"block_hash": "0x" + "77" * 32}},
+        "another event there": upheld | {"time": upheld["time"] + 1},
+        "something else": accused | {"data": accused["data"] | {"arguments": {"reason": "64"}}},
+    }
+    for what, lie in lies.items():
+        log_copies(past, victim, lie)
+        assert past.world.client().trace(victim).what_happened.status != "accepted", "the coordinator's own account"
+        code, shown = command("audit", "show", victim, *past.chain)
+        *_, line = [line for line in shown.splitlines() if line.startswith("✗")]
+        assert code == 3 and what in line, line
+        assert "can't be told" in shown.splitlines()[-1]
+
+
+def test_a_slash_that_the_log_calls_void_and_the_chain_has_is_found(
+    past: Past, command: Callable[..., tuple[int, str]]
+) -> None:
+    slashed = past.hashes["slashed"]
+    copies = copies_of(past, "slashed")
+    fork = {"type": "chain.reorged", "time": 1, "data": {"fork_block": copies[0]["data"]["block"] - 1}}
+    log_copies(past, slashed, fork)
+    assert past.world.client().trace(slashed).what_happened.status == "rejected"
+    code, shown = command("audit", "show", slashed, *past.chain)
+    assert code == 3 and shown.count("voids an event that the chain has") == len(copies)
+    for name in ("slashed", "accused", "challenged"):
+        log_copies(past, past.hashes[name], *copies_of(past, name))
+    assert command("audit", "show", slashed, *past.chain)[0] == 0, "the chain has gone back, and the log says so"
 
 
 def test_a_leaf_that_is_left_out_is_found_by_reading_the_whole_log(

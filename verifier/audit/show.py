@@ -7,21 +7,30 @@ from what the coordinator says beside its log; the sentence is that of `proofpoo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from protocol.api import LogEntry
 from protocol.errors import NotFound, VerificationFailed
-from protocol.events import LogEvent, Related, related_events, utc
+from protocol.events import LogEvent, Related, related_events, standing_events, utc
 from protocol.fate import Fate, fate_of
 from protocol.reasons import Outcome
 from verifier.audit.anchors import Anchors
+from verifier.audit.copies import Copies
 from verifier.audit.served_log import ServedLog
 from verifier.audit.step import MARKS, StepState, StillOpen
 
 NO_CHAIN = "nothing trusted to hold it against: give --chain"
 NOT_ALL_READ = "as far as the coordinator tells: --complete looks for leaves that it left out"
+
+
+@dataclass(frozen=True)
+class OnChain:
+    """What leaves are held against: heads, and the events that some of them copy."""
+
+    anchors: Anchors
+    copies: Copies
 
 
 @dataclass(frozen=True)
@@ -111,23 +120,26 @@ class Showing:
         yield self.what_happened
 
 
-def tell(subject: str, log: ServedLog, anchors: Anchors | None, anchor: str, as_of: str) -> tuple[Showing, Related]:
+def tell(subject: str, log: ServedLog, chain: OnChain | None, anchor: str, as_of: str) -> tuple[Showing, Related]:
     """Raises NotFound where the log has nothing about it."""
     related = related_events(log, subject)
     if not related.events:
         raise NotFound("the log has nothing about this", subject, "GET /v1/submissions lists submissions")
-    leaves = tuple(_leaf(event, log, anchors) for event in related.events)
+    standing = tuple(standing_events(related.events))
+    leaves = tuple(_leaf(event, log, chain, standing) for event in related.events)
     return Showing(subject, leaves, fate_of(related), anchor, as_of), related
 
 
-def _leaf(event: LogEvent, log: ServedLog, anchors: Anchors | None) -> Leaf:
+def _leaf(event: LogEvent, log: ServedLog, chain: OnChain | None, standing: Sequence[LogEvent]) -> Leaf:
     leaf_hash = log.leaf_hashes[event.index]
     if (fault := log.faults.get(event.index)) is not None:
         return Leaf(event, leaf_hash, StepState.FAILED, None, str(fault))
-    if anchors is None:
+    if chain is None:
         return Leaf(event, leaf_hash, StepState.OPEN, None, NO_CHAIN)
     try:
-        return Leaf(event, leaf_hash, StepState.OK, anchors.epoch_of(event.index, leaf_hash), "")
+        if event.is_chain_copy:
+            chain.copies.check(event, is_void=event not in standing, standing=standing)
+        return Leaf(event, leaf_hash, StepState.OK, chain.anchors.epoch_of(event.index, leaf_hash), "")
     except VerificationFailed as fault:
         return Leaf(event, leaf_hash, StepState.FAILED, None, str(fault))
     except StillOpen as reason:

@@ -44,20 +44,21 @@ def show(
     from protocol.client import CoordinatorClient
     from protocol.clock import SystemClock
     from verifier.audit.anchors import Anchors
+    from verifier.audit.copies import Copies
     from verifier.audit.served_log import ServedLog
-    from verifier.audit.show import tell
+    from verifier.audit.show import OnChain, tell
 
     check_ledger(chain, ledger)
     with ExitStack() as stack:
         client = stack.enter_context(closing(CoordinatorClient(coordinator)))
-        pool, anchors, anchor = client.pool(), None, ""
+        pool, on_chain, anchor = client.pool(), None, ""
         if chain is not None:
             contracts = Contracts.connect(chain, ledger or pool.contracts.ledger, SystemClock())
             stack.enter_context(closing(contracts.client.rpc))
-            anchors = Anchors(client, contracts, pool.pool_id)
+            on_chain = OnChain(Anchors(client, contracts, pool.pool_id), Copies(contracts, pool.pool_id))
             anchor = f"chain {contracts.client.chain_id}, Ledger {contracts.addresses.ledger}, pool {pool.pool_id}"
         log = ServedLog(client, pool.max_async)
-        found, related = tell(subject, log, anchors, anchor, _as_of(pool.freshness))
+        found, related = tell(subject, log, on_chain, anchor, _as_of(pool.freshness))
         if complete:
             found = _completed(found, related, client, chain, ledger)
     if as_json:
