@@ -21,7 +21,7 @@ from coordinator.db.work import GroupRow, SubmissionRow, TaskRow
 from coordinator.door import counting_refusals
 from coordinator.forced import note_refusal
 from coordinator.nodes import provider_of
-from coordinator.pool import chain_time, indexed_block, pool_record
+from coordinator.pool import chain_time, check_in_office, indexed_block, pool_record
 from coordinator.refusals import Door
 from coordinator.rules import rules_document
 from coordinator.standing import move
@@ -105,7 +105,9 @@ def _check_envelope(coordinator: Coordinator, session: Session, message: Submiss
         raise Rejected(
             RejectReason.RULES_CHANGED, "rules of the lease", value=message.rules_hash, threshold=task.rules_hash
         )
-    provider_of(session, pool_record(session, coordinator.config.pool_id), message.node)
+    pool = pool_record(session, coordinator.config.pool_id)
+    check_in_office(coordinator, pool)
+    provider_of(session, pool, message.node)
     return task
 
 

@@ -12,7 +12,8 @@ from coordinator.context import Coordinator
 from coordinator.db.chain import ChainBlock, ChainHead, CoordinatorBond, Pool, Version
 from coordinator.log import open_epoch
 from protocol.api import Freshness, PoolInfo
-from protocol.errors import ProofpoolError
+from protocol.errors import ProofpoolError, Rejected
+from protocol.reasons import RejectReason
 
 
 def pool_record(session: Session, pool_id: int) -> Pool:
@@ -21,6 +22,20 @@ def pool_record(session: Session, pool_id: int) -> Pool:
     if record is None:
         raise ProofpoolError("the pool isn't known yet", f"pool {pool_id}", "wait until the chain is indexed")
     return record
+
+
+def check_in_office(coordinator: Coordinator, pool: Pool) -> None:
+    """Raises Rejected once the chain names another key as the pool's coordinator.
+
+    What this one then signed would be nobody's word: validators refuse its tasks, and it can't anchor what it promises.
+    """
+    if pool.coordinator != coordinator.signer.address:
+        raise Rejected(
+            RejectReason.POOL_PAUSED,
+            "the chain names another coordinator by now: ask that one",
+            value=coordinator.signer.address,
+            threshold=pool.coordinator,
+        )
 
 
 def missing_bond_wei(session: Session, pool: Pool) -> int:
@@ -63,6 +78,7 @@ def freshness(session: Session, now: float) -> Freshness:
 def pool_info(coordinator: Coordinator, session: Session) -> PoolInfo:
     """All that a role needs to join."""
     record = pool_record(session, coordinator.config.pool_id)
+    is_replaced = record.coordinator != coordinator.signer.address
     return PoolInfo(
         pool_id=record.pool_id,
         chain_id=coordinator.domain.chain_id,
@@ -82,6 +98,6 @@ def pool_info(coordinator: Coordinator, session: Session) -> PoolInfo:
         policy_version=newest_version(session, record.pool_id),
         epoch=open_epoch(session),
         shardcast_urls=coordinator.config.shardcast_urls,
-        paused=record.paused or record.closing or missing_bond_wei(session, record) > 0,
+        paused=record.paused or record.closing or missing_bond_wei(session, record) > 0 or is_replaced,
         freshness=freshness(session, coordinator.clock.now()),
     )

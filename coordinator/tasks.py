@@ -19,7 +19,7 @@ from coordinator.door import counting_refusals
 from coordinator.limits import lease_history, lease_limit
 from coordinator.nodes import provider_of
 from coordinator.nonces import use_nonce
-from coordinator.pool import chain_time, missing_bond_wei, newest_version, pool_record
+from coordinator.pool import chain_time, check_in_office, missing_bond_wei, newest_version, pool_record
 from coordinator.refusals import Door
 from coordinator.rules import rules_document
 from coordinator.standing import OPEN, move
@@ -42,6 +42,7 @@ def lease(coordinator: Coordinator, caller: Caller, policy_version: int) -> Sign
 def check_lease(coordinator: Coordinator, session: Session, pool: Pool, node: str, policy_version: int) -> str:
     """Whether this node may have a task now: its provider. Raises Rejected with the first reason against it."""
     _check_open(session, pool)
+    check_in_office(coordinator, pool)
     provider = provider_of(session, pool, node)
     _check_version(session, pool, policy_version)
     _check_limit(session, node, coordinator.config.max_leases)

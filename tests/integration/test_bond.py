@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.api.app import create_app
 from coordinator.bond import complete_bond
 from coordinator.db.chain import CoordinatorBond
 from coordinator.indexer import index_chain
 from protocol.errors import NotEligible, Rejected, TransactionReverted
 from protocol.reasons import RejectReason
 from testnet.chain.genesis import dev_signers
-from tests.integration.conftest import COORDINATOR_BOND_WEI, World, pool_config
+from tests.integration.conftest import COORDINATOR_BOND_WEI, World, make_coordinator, pool_config
+from tests.unit.coordinator.conftest import AppTransport
 
 
 def bonded_wei(world: World) -> int:
@@ -45,7 +47,13 @@ def test_a_handed_over_key_leases_nothing_until_its_owner_bonds(world: World) ->
     world.send(world.chain.creator, "credits", "mint", successor.address, COORDINATOR_BOND_WEI)
     complete_bond(world.contracts, world.pool_id, successor)
     index_chain(world.coordinator)
-    assert world.lease()
+    with pytest.raises(Rejected, match="pool_paused") as refusal:
+        world.lease()
+    assert refusal.value.threshold == successor.address, "the bond is another's"
+    world.coordinator.engine.dispose()
+    world.coordinator = make_coordinator(world.coordinator.config, world.contracts, successor, world.clock)
+    world.transport = AppTransport(create_app(world.coordinator), world.portal)
+    assert world.lease().check(successor.address, world.domain)
 
 
 def test_a_bond_is_completed_once_and_only_by_the_pools_coordinator(world: World) -> None:

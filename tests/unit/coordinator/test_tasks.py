@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -88,6 +89,29 @@ def test_without_its_coordinators_bond_a_pool_leases_nothing_but_takes_work(site
     assert (refused_lease(site).value, site.client().pool().paused) == ("49", True)
     site.mirror(CoordinatorBond(pool_id=1, coordinator=key, amount_wei=50))
     assert site.lease() and not site.client().pool().paused
+
+
+@pytest.mark.parametrize("key", ["0x" + "0c" * 20, "0x" + "00" * 20], ids=["replaced", "revoked"])
+def test_a_coordinator_whose_key_was_replaced_signs_nothing_more(
+    site: Any, key: str, make_signer: Callable[[int], Signer]
+) -> None:
+    """Its tasks would be refused by every validator, and its receipts promise what it can't anchor."""
+    other = make_signer(77)
+    site.add_node(other.address, "0x" + "70" * 20)
+    leased, received = site.lease(), site.lease(node=other)
+    envelope, submission_id, file = site.pack(received.message, node=other)
+    receipt = site.client(other).submit(envelope, submission_id, file)
+    own = site.coordinator.signer.address
+    site.pool(coordinator=key)
+    refusal = refused_lease(site)
+    assert (refusal.reason, refusal.value, refusal.threshold) == (RejectReason.POOL_PAUSED, own, key)
+    assert site.client().pool().paused
+    with pytest.raises(Rejected) as refused:
+        site.submit(leased)
+    assert refused.value.reason is RejectReason.POOL_PAUSED
+    assert site.client(other).submit(envelope, submission_id, file) == receipt, "what it promised before it says again"
+    site.pool(coordinator=own)
+    assert site.submit(leased) and not site.client().pool().paused
 
 
 def test_only_versions_within_the_lag_are_leased(site: Any) -> None:
