@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Deploy the contracts, look at them, get credits on a test chain.")
 
 DAY_SECONDS = 24 * 3600
+MAX_UNBONDING_SECONDS = 10 * 365 * DAY_SECONDS
 CREDIT_DECIMALS = 18
 
 ChainUrl = Annotated[str, typer.Option("--chain", envvar="PROOFPOOL_CHAIN_URL", help="JSON-RPC of a node.")]
@@ -47,7 +48,12 @@ def deploy(
         str | None, typer.Option("--minter", help="May mint credits until renounced; else the deployer.")
     ] = None,
     unbonding_seconds: Annotated[
-        int, typer.Option(min=1, help="From the end of a duty until its stake is free; windows of pools must fit in.")
+        int,
+        typer.Option(
+            min=1,
+            max=MAX_UNBONDING_SECONDS,
+            help="From the end of a duty until its stake is free; windows of pools must fit in.",
+        ),
     ] = 7 * DAY_SECONDS,
     as_json: Json = False,
 ) -> None:

@@ -111,6 +111,16 @@ def test_a_deployment_that_was_killed_goes_on(
     assert sorted(file.name for file in tmp_path.iterdir()) == ["new.json"]
 
 
+@pytest.mark.parametrize("seconds", ["0", "-1", "99999999999999999999999"])
+def test_an_unbonding_time_that_cant_be_leaves_no_plan(
+    node: NodeProcess, tmp_path: Path, seconds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "deployment.json"
+    command = ["chain", "deploy", "--chain", node.url, "--out", str(out), "--unbonding-seconds"]
+    assert run([*command, seconds]) == 2 and "unbonding-seconds" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_plan_whose_nonces_went_elsewhere_is_no_deployment(
     node: NodeProcess, client: ChainClient, tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,35 @@ def test_a_challenge_stands_once_and_names_who_accepted(world: World, tmp_path: 
     assert before - balance(world) == CREDIT
 
 
+@pytest.mark.parametrize("is_challenged", [True, False])
+def test_who_is_second_by_a_moment_finds_the_case_as_it_is(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_challenged: bool
+) -> None:
+    submission_id, challenger = world.accept(), outsider(world, tmp_path)
+    first = replace(challenger, lane=Lane(world.contracts.client, world.provider, SystemClock()))
+    world.send(world.provider, "credits", "faucet", CREDIT)
+    before = balance(world)
+
+    def meanwhile(chain: ChainPool, view: SubmissionView) -> tuple[RejectReason, FileReport | None]:
+        if is_challenged:
+            first.challenge(submission_id)
+        else:
+            monkeypatch.setattr(ChainPool, "challenge", refuse)
+        return FORGED, None
+
+    def refuse(self: ChainPool, challenge: object) -> None:
+        raise TransactionReverted("a contract refused", "CaseExists")
+
+    late = replace(challenger, judge=meanwhile)
+    if not is_challenged:
+        with pytest.raises(TransactionReverted, match="a contract refused"):
+            late.challenge(submission_id)
+        return
+    found = late.challenge(submission_id)
+    assert (found.challenger, found.evidence_hash) == (world.provider.address, None)
+    assert balance(world) == before and set(found.implicated_seats) == seats_of(world, submission_id)
+
+
 def test_what_the_submission_was_paid_is_held_once_the_log_shows_it(world: World, tmp_path: Path) -> None:
     submission_id, challenger = world.accept(), outsider(world, tmp_path)
     assert challenger.challenge(submission_id).held_earnings_wei == 0, "the payment isn't anchored yet"

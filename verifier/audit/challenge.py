@@ -151,7 +151,8 @@ class Challenger:
             why = f"{balance_wei} of {bond_wei} wei, until chain time {deadline}"
             raise NotEligible("a challenge takes a bond", why, f"send credits to {self.lane.address}")
 
-    def _challenge(self, chain: ChainPool, view: SubmissionView, inclusion: Inclusion) -> str:
+    def _challenge(self, chain: ChainPool, view: SubmissionView, inclusion: Inclusion) -> str | None:
+        """The evidence's hash; None where somebody else was first by a moment: the case is theirs, and so the bond."""
         reason, report = self.judge(chain, view)
         mask = self.contracts.read("pools", "caseTerms", chain.pool_id)["slashable_mask"]
         if not mask >> reason.code & 1:
@@ -163,7 +164,12 @@ class Challenger:
         write_atomically(self.evidence_file, document)
         evidence_hash = hex0x(sha256(document))
         shown = (view.submission.message, view.submission.signature, inclusion)
-        chain.challenge(Challenge(*shown, reason.code, evidence_hash))
+        try:
+            chain.challenge(Challenge(*shown, reason.code, evidence_hash))
+        except TransactionReverted as error:
+            if error.name != "CaseExists" or not self._is_challenged(chain, view.submission_id):
+                raise
+            return None
         return evidence_hash
 
     def _hold_payment(self, chain: ChainPool, view: SubmissionView) -> None:
