@@ -159,6 +159,11 @@ class ChainClient:
             raise ChainError("the node gives another receipt than was asked for", receipt.transaction_hash)
         return receipt
 
+    def is_mined(self, transaction_hash: str) -> bool:
+        """Whether the node places it in a block; its receipt may come later than that."""
+        document = self.rpc.call("eth_getTransactionByHash", transaction_hash)
+        return isinstance(document, dict) and document.get("blockNumber") is not None
+
     def call(
         self, to: str, data: bytes, *, sender: str | None = None, value_wei: int = 0, block: int | str = "latest"
     ) -> bytes:

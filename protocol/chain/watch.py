@@ -15,7 +15,7 @@ from protocol.chain.failure import failure_of
 from protocol.chain.fees import FeePolicy
 from protocol.chain.journal import Journal, Pending
 from protocol.chain.refusals import is_known, is_nonce_used
-from protocol.chain.transaction import SignedTransaction
+from protocol.chain.transaction import SignedTransaction, Transaction
 from protocol.clock import Clock
 from protocol.errors import AccountShared, ChainError, NodeRefused
 from protocol.signing import Signer
@@ -77,6 +77,26 @@ class Sending:
                 raise
         return pending
 
+    def fill_gap(self, nonce: int) -> None:
+        """Take the first nonce that is missing before `nonce` with a transaction that does nothing.
+
+        A reorg has dropped what was there, or the node had counted too far. Signed again with a lower nonce the call
+        could be mined twice: the node may keep it until the gap is closed.
+        """
+        missing = self.client.transaction_count(self.address, "pending")
+        own = {pending.nonce for pending in self.journal.unsettled(self.client.chain_id, self.address)}
+        if missing >= nonce or missing in own:
+            return
+        gas = self.policy.gas_limit(self.client.estimate_gas(self.address, self.address, b""))
+        nothing = Transaction(self.client.chain_id, missing, 0, 0, gas, self.address)
+        filler = self.policy.priced(nothing, self.client.head().base_fee_wei).sign(self.signer)
+        self.journal.keep(filler, self.clock.now())
+        get_logger().warning("transaction.gap_filled", nonce=missing, transaction_hash=filler.transaction_hash)
+        try:
+            self.client.send_raw(filler.raw)
+        except NodeRefused:  # whatever else the nonce went to: there is no gap
+            self.settle(missing)
+
     def is_stuck(self, pending: Pending) -> bool:
         return self.clock.now() - pending.sent_time >= self.policy.stuck_seconds
 
@@ -120,6 +140,7 @@ class Watch:
             if is_used:
                 self._note_loss()
             elif self._sending.is_stuck(self._pending):
+                self._sending.fill_gap(self._pending.nonce)
                 self._pending = self._sending.push(self._pending)
         except AccountShared:
             raise
@@ -135,6 +156,8 @@ class Watch:
 
     def _note_loss(self) -> None:
         """A used nonce and no receipt of ours. Raises AccountShared once there is no doubt."""
+        if any(self._sending.client.is_mined(one.transaction_hash) for one in self._pending.attempts):
+            return
         self._num_looks += 1
         if self._num_looks >= NUM_LOOKS:
             self._sending.settle(self._pending.nonce)

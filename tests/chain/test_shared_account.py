@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from protocol.chain.client import ChainClient
 from protocol.chain.lane import Lane
 from protocol.chain.transaction import Transaction
+from protocol.chain.watch import LanePolicy
 from protocol.clock import SystemClock
 from protocol.errors import AccountShared
 from testnet.chain.genesis import CHAIN_ID, dev_signers
@@ -131,3 +132,31 @@ def _overbid(client: ChainClient, nonce: int) -> str:
     signer = dev_signers(ACCOUNT + 1)[ACCOUNT]
     fee = 400 * 10**9
     return Transaction(client.chain_id, nonce, fee, fee, 21_000, TO, 1).sign(signer).raw
+
+
+@pytest.mark.parametrize("num_missing", [0, 1, 2])
+def test_a_nonce_ahead_of_what_the_account_has_sent_is_reached_and_the_call_happens_once(
+    ticking_node: NodeProcess,
+    make_client: Callable[[NodeProcess], ChainClient],
+    monkeypatch: pytest.MonkeyPatch,
+    num_missing: int,
+) -> None:
+    """As after a reorg that dropped what came before, or where a node has counted too far once."""
+    client, signer = make_client(ticking_node), dev_signers(ACCOUNT + 1)[ACCOUNT]
+    count, asked = client.transaction_count, list[str]()
+
+    def too_far_once(address: str, block: str = "latest") -> int:
+        asked.append(block)
+        return count(address, block) + (num_missing if asked.count("pending") == 1 and block == "pending" else 0)
+
+    monkeypatch.setattr(client, "transaction_count", too_far_once)
+    before, nonce = client.balance_wei(TO), count(signer.address)
+    lane = Lane(client, signer, SystemClock(), LanePolicy(stuck_seconds=1.5, deadline_seconds=60))
+    with capture_logs() as logs:
+        assert lane.send(TO, b"", value_wei=77).succeeded
+    filled = [entry["nonce"] for entry in logs if entry["event"] == "transaction.gap_filled"]
+    assert filled == [nonce + i for i in range(num_missing)]
+    assert client.balance_wei(TO) - before == 77
+    assert count(signer.address) == nonce + num_missing + 1
+    assert lane.resume() and lane.send(TO, b"", value_wei=1).succeeded
+    assert client.balance_wei(TO) - before == 78 and count(signer.address) == nonce + num_missing + 2

@@ -50,6 +50,8 @@ class FakeChain:
         self.call_error: Exception | None = None
         self.trace: object = None
         self.outages = 0
+        self.placed: set[str] = set()
+        """Transactions that are in a block, though their receipts aren't there."""
 
     @property
     def rpc(self) -> "FakeChain":
@@ -89,6 +91,9 @@ class FakeChain:
         if transaction_hash in hashes and self.mines(hashes.index(transaction_hash)):
             return Receipt(transaction_hash, 8, "0x", self.succeeds, 90_000, None, ())
         return None
+
+    def is_mined(self, transaction_hash: str) -> bool:
+        return transaction_hash in self.placed
 
     def call(self, *request: object, **more: object) -> object:
         """Either a contract's function, or an RPC method: the trace is the only one that is asked for by name."""
@@ -324,6 +329,24 @@ def test_a_slow_receipt_is_not_taken_for_somebody_elses_transaction() -> None:
 
     chain.receipt = late  # type: ignore[method-assign]
     assert make_lane(chain).send(TO, b"").succeeded
+
+
+def test_a_receipt_that_comes_much_later_than_its_block_is_waited_for() -> None:
+    """Said to be somebody else's the call would be sent again, and happen twice."""
+    chain = FakeChain()
+    receipt, asked, send_raw = chain.receipt, [], chain.send_raw
+
+    def late(transaction_hash: str) -> Receipt | None:
+        asked.append(transaction_hash)
+        return receipt(transaction_hash) if len(asked) > 20 + NUM_LOOKS else None
+
+    def place(raw: str) -> str:
+        chain.placed.add(hash_of(raw))
+        return send_raw(raw)
+
+    chain.receipt, chain.send_raw = late, place  # type: ignore[method-assign]
+    assert make_lane(chain).send(TO, b"").succeeded
+    assert len(chain.sent) == 1
 
 
 def test_stopping_ends_the_wait() -> None:
