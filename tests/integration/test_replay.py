@@ -230,7 +230,7 @@ def test_another_model_is_said_to_be_one_and_nobody_is_blamed(
 def test_a_watch_judges_again_and_names_who_looked_at_nothing(
     real: RealPool, honest_model: Path, auditor: Auditor
 ) -> None:
-    """One honest submission and one that nobody looked at, both settled; the watch draws all of them."""
+    """One honest submission and one that nobody looked at, both settled; the watch draws all of the pool's."""
     world = real.world
     honest = real.submit(honest_model)
     judge_honestly(real, honest)
@@ -240,9 +240,10 @@ def test_a_watch_judges_again_and_names_who_looked_at_nothing(
     watch = ("audit", "watch", "--once", "--json", "--state", str(auditor.folder / "state"), *where)
     code, out, _ = auditor.call(*watch, "--replay", "1")
     *alerts, checked = map(json.loads, out.splitlines())
-    about = [alert for alert in alerts if alert["kind"] == "replay"]
-    assert code == 3 and checked["num_replayed"] == 2
-    assert {alert["subject"] for alert in about} == {unseen} and all(alert["is_fault"] for alert in about)
+    found = [alert for alert in alerts if alert["kind"] == "replay"]
+    assert code == 3 and checked["num_replayed"] >= 2
+    assert honest not in {alert["subject"] for alert in found} and all(alert["is_fault"] for alert in found)
+    about = [alert for alert in found if alert["subject"] == unseen]
     validators = {view.validator for view in world.client().submission(unseen).verdicts}
     assert {alert["detail"].partition(":")[0] for alert in about} == validators
 

@@ -13,6 +13,7 @@ from verifier.audit.fairness import Account, Fairness, Measure, Overlap
 from verifier.audit.leases import Judgement
 from verifier.audit.questions import QUESTION_CHARACTERS
 from verifier.audit.refused import DOORS
+from verifier.audit.report import plain
 from verifier.audit.table import MAX_WIDTH, share, table
 
 ALL, OTHERS_NAME = "all", "others"
@@ -185,7 +186,7 @@ def _notes(report: Fairness) -> Iterator[str]:
         notes.append(f"{number} events can't be read, the first is leaf {first}")
     if said := [note for note in notes if note]:
         yield ""
-        yield from (line for note in said for line in wrap(_plain(note), MAX_WIDTH))
+        yield from (line for note in said for line in wrap(plain(note), MAX_WIDTH))
 
 
 def _environment_note(environment: Mapping[str, object]) -> str:
@@ -195,11 +196,6 @@ def _environment_note(environment: Mapping[str, object]) -> str:
     if not environment["is_checked"]:
         return f"{name} isn't held against the hash in the rules: that takes the pool's tokenizer (give --model)"
     return ""
-
-
-def _plain(text: str) -> str:
-    """Rules come from a coordinator: what they name mustn't steer a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _number(value: float | None) -> str:

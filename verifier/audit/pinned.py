@@ -7,10 +7,12 @@ the hash.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +21,6 @@ import httpx
 from protocol.checks.basis import WEIGHTS_TIMEOUT_SECONDS
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable, UsageError
 from protocol.files import cache_folder
-from protocol.lock import FolderLock
 from protocol.patience import LEAST_OF_WEIGHTS, impatient
 from protocol.shardcast.client import fetch_version, is_intact, version_folder
 from protocol.shardcast.origin import manifest_of
@@ -62,7 +63,7 @@ class ModelSource:
         cache = self.cache or cache_folder() / "weights"
         place = cache / release.manifest_hash
         folder = version_folder(place, release.policy_version)
-        with FolderLock(place, "audit"):
+        with _one_process(place):
             os.utime(place)
             _discard_oldest(cache)
             if not is_intact(folder, release.manifest_hash):
@@ -100,6 +101,15 @@ def _unavailable(release: WeightsRelease, error: ProofpoolError) -> Unreachable:
         ": ".join(filter(None, (error.what, error.why))),
         f"old ones aren't served for ever: give --model DIR, a node's or verifier's weights/v{release.policy_version}",
     )
+
+
+@contextmanager
+def _one_process(place: Path) -> Iterator[None]:
+    """One fetches, and others wait for what that leaves in the folder."""
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _discard_oldest(cache: Path) -> None:

@@ -205,10 +205,9 @@ def _replayed(
     pairs = list(zip(bundle.verdicts, seats, strict=True))
     all_revealed = [Revealed(seat, one.verdict.message, one.evidence) for one, seat in pairs]
     for one, revealed, stamp in zip(bundle.verdicts, all_revealed, stamps, strict=True):
-        ruled = _ruled(found, revealed.seat, seats)
-        looked_at_all = revealed.evidence.num_audited == found.num_audited
-        here = found if looked_at_all else ruled
-        exact = [*_false_facts(dossier, found, ruled, revealed), *_false_reviews(revealed, all_revealed, stamps)]
+        possible = _possible(found, revealed.seat, seats)
+        here = next((one for one in possible if one.num_audited == revealed.evidence.num_audited), possible[0])
+        exact = [*_false_facts(dossier, possible, revealed), *_false_reviews(revealed, all_revealed, stamps)]
         twin_id = named_twin(revealed.evidence)
         is_recalled = twin_id in twins
         if twin_id is not None and twins.get(twin_id):
@@ -216,20 +215,22 @@ def _replayed(
         yield compare(one.validator, revealed, here, exact, stamp, is_recalled=is_recalled)
 
 
-def _ruled(found: Examination, seat: StampSeat, seats: Sequence[StampSeat]) -> Examination:
-    """What the rules have this seat find: on what its round and earlier ones draw, or on all where that is suspicious.
+def _possible(found: Examination, seat: StampSeat, seats: Sequence[StampSeat]) -> tuple[Examination, ...]:
+    """What a seat may rightly have looked at, the usual first: what its round and the earlier ones draw, or more.
 
-    A re-audit looks at what round 0 has looked at too, so that it can review those stamps.
+    A re-audit looks at what round 0 has looked at too, so that it can review those stamps; where nothing of round 0 had
+    been revealed to it, at its own draw. What is suspicious is looked at in full.
     """
     if found.case is None:
-        return found
-    drawn = {number for one in (seat, *seats) if one.round <= seat.round for number in one.rollouts(found.case)}
-    return narrowed(found, drawn)
+        return (found,)
+    case, earlier = found.case, [one for one in seats if one.round <= seat.round]
+    drawn = {number for one in earlier for number in one.rollouts(case)}
+    return (narrowed(found, drawn), narrowed(found, seat.rollouts(case)), found)
 
 
-def _false_facts(dossier: Dossier, found: Examination, ruled: Examination, revealed: Revealed) -> Iterator[str]:
+def _false_facts(dossier: Dossier, possible: Sequence[Examination], revealed: Revealed) -> Iterator[str]:
     """What follows from file and rules alone, and is said otherwise."""
-    evidence = revealed.evidence
+    evidence, found = revealed.evidence, possible[-1]
     facts: dict[str, tuple[object, object]] = {
         "submission": (evidence.submission_id, revealed.seat.submission_id),
         "seed": (evidence.seed, hex0x(dossier.seed)),
@@ -238,8 +239,8 @@ def _false_facts(dossier: Dossier, found: Examination, ruled: Examination, revea
     }
     yield from (f"{name} {said}, the file has {here}" for name, (said, here) in facts.items() if said != here)
     is_accepted = revealed.verdict.outcome == Outcome.ACCEPT
-    if is_accepted and evidence.num_audited not in (ruled.num_audited, found.num_audited):
-        yield f"accepted with {evidence.num_audited} rollouts audited, its draw asks for {ruled.num_audited}"
+    if is_accepted and evidence.num_audited not in {one.num_audited for one in possible}:
+        yield f"accepted with {evidence.num_audited} rollouts audited, its draw asks for {possible[0].num_audited}"
 
 
 def _false_reviews(one: Revealed, all_revealed: Sequence[Revealed], stamps: Sequence[Stamp]) -> Iterator[str]:

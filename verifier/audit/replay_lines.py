@@ -12,14 +12,27 @@ from protocol.checks.report_table import divergence_lines, limits_text, number_t
 from protocol.reasons import Outcome
 from verifier.audit.comparison import ComparedCheck, ReplayedVerdict
 from verifier.audit.replay import Replay
+from verifier.audit.report import plain
 from verifier.audit.step import MARKS, StepState
 
 HEADER = ("check", "said", "here", "difference", "margin said", "margin here", "limits")
 CLOSE = "by no more than two machines differ: look at the margins before anybody is blamed"
 
 
+MAX_NAME = 40
+"""Characters of what a verdict calls a check, which may be anything."""
+
+
 def replay_lines(found: Replay, command: str | None) -> Iterator[str]:
-    """`command` is what the remedy takes, None where there is none."""
+    """`command` is what the remedy takes, None where there is none.
+
+    Evidence is what its validator has written: nothing in it can move a terminal's cursor.
+    """
+    for line in _lines(found, command):
+        yield plain(line)
+
+
+def _lines(found: Replay, command: str | None) -> Iterator[str]:
     here = found.here
     yield found.submission_id
     yield f"policy version {found.policy_version}, manifest {found.manifest_hash}"
@@ -81,7 +94,7 @@ def _cells(one: ComparedCheck) -> tuple[str, ...]:
     far = " far" if one.is_far else ""
     difference = "" if one.difference is None else f"{one.difference:+.4g}{far}"
     margins = _margin(one.said), _margin(one.here)
-    return (one.check, _outcome(one.said), _outcome(one.here), difference, *margins, _limits(one))
+    return (one.check[:MAX_NAME], _outcome(one.said), _outcome(one.here), difference, *margins, _limits(one))
 
 
 def _limits(one: ComparedCheck) -> str:
@@ -94,7 +107,7 @@ def _outcome(report: CheckReport | None) -> str:
     """The value, and the outcome where that is no acceptance."""
     if report is None:
         return "—"
-    refused = "" if report.outcome == Outcome.ACCEPT else f"✗ {report.reason}"
+    refused = "" if report.outcome == Outcome.ACCEPT else f"✗ {(report.reason or '')[:MAX_NAME]}"
     return " ".join(filter(None, (number_text(report.value), refused))) or "✓"
 
 

@@ -14,6 +14,11 @@ from verifier.audit.step import Report
 
 def print_report(report: Report, as_json: bool) -> int:
     """Returns the exit code."""
-    for line in [json.dumps(report.as_json(), indent=2)] if as_json else report.lines():
+    for line in [json.dumps(report.as_json(), indent=2)] if as_json else map(plain, report.lines()):
         typer.echo(line)
     return report.exit_code
+
+
+def plain(line: str) -> str:
+    """A line in which others may have written something, so that nothing in it steers a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in line)

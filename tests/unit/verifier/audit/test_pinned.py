@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 
-from protocol.errors import ConfigError, CoordinatorUnreachable, Unreachable, UsageError
-from protocol.lock import FolderLock
+from protocol.errors import CoordinatorUnreachable, Unreachable, UsageError
 from protocol.shardcast.origin import publish
 from protocol.wire import WeightsRelease
 from verifier.audit.pinned import NUM_KEPT, ModelSource, check_model
@@ -99,9 +99,12 @@ def test_the_cache_keeps_what_was_used_last(release: WeightsRelease, tmp_path: P
     }
 
 
-def test_two_processes_dont_fetch_into_one_folder(release: WeightsRelease, tmp_path: Path) -> None:
-    with FolderLock(tmp_path / "cache" / release.manifest_hash, "audit"), pytest.raises(ConfigError):
-        ModelSource(None, Servers(), tmp_path / "cache").folder(release)
+def test_of_two_that_want_the_same_one_fetches_and_the_other_waits(release: WeightsRelease, tmp_path: Path) -> None:
+    servers = Servers()
+    source = ModelSource(None, servers, tmp_path / "cache")
+    with ThreadPoolExecutor(4) as pool:
+        folders = {done.result() for done in [pool.submit(source.folder, release) for _ in range(4)]}
+    assert len(folders) == 1 and servers.num_asked == 1
 
 
 def test_a_folder_that_was_named_is_the_version_and_nobody_is_asked(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from protocol.errors import ChainError, UsageError, VerificationFailed
 from verifier.audit.ground import parse_head
+from verifier.audit.report import print_report
 from verifier.audit.step import Report, Step, StepState, StillOpen, Values, must_equal, must_hold, take_step
 
 
@@ -69,3 +72,11 @@ def test_a_trusted_head_is_epoch_size_and_root() -> None:
     for text in ("3:120", "x:1:0x", "", "1:2:3:4"):
         with pytest.raises(UsageError):
             parse_head(text)
+
+
+def test_what_others_have_written_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    step = take_step("digest", lambda: {"root": "0x01\x1b[2J"})
+    assert print_report(report(step), as_json=False) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    assert print_report(report(step), as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["steps"][0]["values"] == {"root": "0x01\x1b[2J"}
