@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from coordinator import log
@@ -160,10 +160,8 @@ def _keep(
 ) -> BatchOffer:
     """The batch's row, its groups' use, and its event."""
     offer = _offer(coordinator, session, step, keys, file, file_sha256)
-    groups = session.scalars(
-        select(GroupRow).where(tuple_(GroupRow.submission_id, GroupRow.group).in_(list(keys)))
-    ).all()
-    for group in groups:
+    for key in keys:
+        group = session.get_one(GroupRow, key)
         move(group, Use.BATCHED)
         group.batch = offer.number
     log.append(

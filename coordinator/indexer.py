@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from coordinator.context import Coordinator
 from coordinator.db.chain import ChainBlock, ChainEvent, ChainHead, Pool
-from coordinator.log import append
+from coordinator.log import Change, append_all
 from coordinator.mirrors import apply_due_terms, apply_event
 from coordinator.outbox import confirm_calls
 from coordinator.reorg import forget_past
@@ -113,6 +113,7 @@ def _take_page(coordinator: Coordinator, page: Page) -> None:
 def _keep(coordinator: Coordinator, session: Session, page: Page) -> None:
     pool_id = coordinator.config.pool_id
     times = {block.number: block.timestamp for block in page.blocks}
+    leaves = []
     for log in page.logs:
         event = coordinator.chain.decode(log)
         if event is None or not _is_ours(event.name, event.arguments, pool_id):
@@ -129,7 +130,8 @@ def _keep(coordinator: Coordinator, session: Session, page: Page) -> None:
         )
         session.add(row)
         apply_event(session, row)
-        append(session, f"chain.{row.name}", row.subject, row.time, _copy(row, log.block_hash))
+        leaves.append(Change(f"chain.{row.name}", row.subject, row.time, _copy(row, log.block_hash)))
+    append_all(session, leaves)
     for block in page.blocks:
         session.add(ChainBlock(number=block.number, block_hash=block.block_hash, time=block.timestamp))
     newest = page.blocks[-1]

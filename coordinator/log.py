@@ -6,17 +6,21 @@ subtrees that it completes. Leaf bytes and tree: design of the log in docs/proto
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import and_, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from coordinator.db.chain import Epoch
 from coordinator.db.log import Event, LogNode
 from protocol.canonical import JsonValue, canonical_json
 from protocol.errors import ProofpoolError
-from protocol.merkle.history import Frontier, NodeAddress, event_leaf_hash
+from protocol.merkle.history import Frontier, Node, NodeAddress, event_leaf_hash
 from protocol.wire import PROTOCOL_VERSION
+
+ROWS_PER_INSERT = 1000
 
 
 class LogNodes:
@@ -29,32 +33,56 @@ class LogNodes:
         """Hashes in the order of `addresses`. Raises ProofpoolError where one is missing."""
         if not addresses:
             return []
-        key = tuple_(LogNode.level, LogNode.position)
-        rows = self._session.scalars(select(LogNode).where(key.in_([tuple(address) for address in addresses])))
-        found = {NodeAddress(row.level, row.position): row.node_hash for row in rows}
+        # Each by its own look into the index: of a list of pairs SQLite makes a walk over the whole table.
+        wanted = or_(*(and_(LogNode.level == one.level, LogNode.position == one.position) for one in addresses))
+        rows = self._session.execute(select(LogNode.level, LogNode.position, LogNode.node_hash).where(wanted))
+        found = {NodeAddress(level, position): node_hash for level, position, node_hash in rows}
         if missing := [address for address in addresses if address not in found]:
             raise ProofpoolError("the log's tree has a hole", str(missing[0]), "restore the database from a backup")
         return [found[address] for address in addresses]
 
 
+class Change(NamedTuple):
+    """What a leaf says. `subject` is the id of what changed, or ZERO_HASH; `time` is chain time in seconds."""
+
+    type: str
+    subject: str
+    time: int
+    data: dict[str, JsonValue]
+
+
 def append(session: Session, event_type: str, subject: str, time: int, data: dict[str, JsonValue]) -> Event:
-    """Add a leaf. `subject` is the id of what changed, or ZERO_HASH; `time` is chain time in seconds."""
-    frontier = _frontier(session)
-    document = canonical_json(
-        {
-            "schema_version": PROTOCOL_VERSION,
-            "index": frontier.size,
-            "type": event_type,
-            "subject": subject,
-            "time": time,
-            "data": data,
-        }
-    )
-    leaf = event_leaf_hash(subject, document)
-    event = Event(index=frontier.size, type=event_type, subject=subject, time=time, document=document, leaf_hash=leaf)
+    """Add a leaf, as `Change` says it."""
+    leaf, nodes = _grow(_frontier(session), Change(event_type, subject, time, data))
+    event = Event(**leaf)
     session.add(event)
-    session.add_all(LogNode(level=n.level, position=n.position, node_hash=n.node_hash) for n in frontier.append(leaf))
+    session.add_all(LogNode(**_row(node)) for node in nodes)
     return event
+
+
+def append_all(session: Session, changes: Iterable[Change]) -> None:
+    """Add a leaf for each, in order: the same rows as `append` makes, past the session's objects, many at a time."""
+    frontier, connection, waiting = _frontier(session), session.connection(), iter(changes)
+    while some := [_grow(frontier, change) for change in islice(waiting, ROWS_PER_INSERT)]:
+        connection.execute(insert(Event), [leaf for leaf, _ in some])
+        connection.execute(insert(LogNode), [_row(node) for _, nodes in some for node in nodes])
+
+
+def _grow(frontier: Frontier, change: Change) -> tuple[dict[str, Any], list[Node]]:
+    """The row of the leaf, and the subtrees that it completes."""
+    named: dict[str, Any] = {
+        "index": frontier.size,
+        "type": change.type,
+        "subject": change.subject,
+        "time": change.time,
+    }
+    document = canonical_json({"schema_version": PROTOCOL_VERSION, **named, "data": change.data})
+    leaf_hash = event_leaf_hash(change.subject, document)
+    return {**named, "document": document, "leaf_hash": leaf_hash}, frontier.append(leaf_hash)
+
+
+def _row(node: Node) -> dict[str, Any]:
+    return {"level": node.level, "position": node.position, "node_hash": node.node_hash}
 
 
 def _frontier(session: Session) -> Frontier:

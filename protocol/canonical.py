@@ -83,14 +83,21 @@ def json_number(value: float) -> float | str:
 def _normalised(value: JsonValue, depth: int) -> JsonValue:
     if depth > MAX_NESTING:
         raise NotCanonical("a value nests too deeply", f"past {MAX_NESTING} levels", "send flat documents")
+    if isinstance(value, str):
+        return value
     if isinstance(value, dict):
-        # RFC 8785 sorts by UTF-16 code units, not by code points.
-        return {key: _normalised(value[key], depth + 1) for key in sorted(value, key=lambda k: k.encode("utf-16-be"))}
+        return {key: _normalised(value[key], depth + 1) for key in _in_order(value)}
     if isinstance(value, list | tuple):
         return [_normalised(item, depth + 1) for item in value]
-    if isinstance(value, bool) or value is None or isinstance(value, str):
+    if isinstance(value, bool) or value is None:
         return value
     return _normalised_number(value)
+
+
+def _in_order(value: dict[str, JsonValue]) -> list[str]:
+    """RFC 8785 sorts by UTF-16 code units, which for ASCII is as Python sorts; others it sorts by code points."""
+    keys = sorted(value)
+    return keys if all(map(str.isascii, keys)) else sorted(keys, key=lambda key: key.encode("utf-16-be"))
 
 
 def _normalised_number(value: int | float) -> int | float:
