@@ -12,6 +12,7 @@ import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,8 @@ __all__ = ["empty_database"]
 
 MILLION = 10**6
 LEAVES_OF_A_SUBMISSION, LEAVES_OF_AN_EPOCH = 6, 256
-MAX_MICROSECONDS_A_LEAF = 50
-"""Of processor time: what the disk takes besides depends on who else uses it."""
-MAX_MILLISECONDS_A_PROOF = 10
+MAX_MICROSECONDS_A_LEAF, MAX_MILLISECONDS_A_PROOF = 50, 10
+"""Of processor time: what disk and waiting take besides depends on who else uses the machine."""
 NUM_PROOFS = 300
 NODE, ACCOUNT = "0x" + "ab" * 20, "0x" + "cd" * 20
 
@@ -116,14 +116,25 @@ def test_a_hundred_thousand_leaves_are_the_tree_of_the_rfc(growing: GrowingLog) 
         assert all(consistency_of(session, old, new) for new in range(num_epochs) for old in range(new + 1))
 
 
-def milliseconds(log: GrowingLog, ask: Callable[[Session], bool]) -> float:
-    """Of one answer in a session of its own, as a request has it."""
-    start = time.perf_counter()
+def milliseconds(log: GrowingLog, ask: Callable[[Session], bool]) -> tuple[float, float]:
+    """Of one answer in a session of its own, as a request has it: of processor time, and in all."""
+    wall, cpu = time.perf_counter(), time.process_time()
     with log.reading() as session:
         holds = ask(session)
-    took = 1000 * (time.perf_counter() - start)
+    took = 1000 * (time.process_time() - cpu), 1000 * (time.perf_counter() - wall)
     assert holds
     return took
+
+
+def printed(name: str, answers: list[tuple[float, float]]) -> float:
+    """A line of figures; the 99 % of processor time."""
+    (cpu, cpu_most), (wall, wall_most) = (
+        (times[len(times) // 2], times[len(times) * 99 // 100]) for times in map(sorted, zip(*answers, strict=True))
+    )
+    print(
+        f"{name:>12}: median {cpu:.2f} ms of processor, 99 % {cpu_most:.2f}; in all {wall:.2f} and {wall_most:.2f} ms"
+    )
+    return cpu_most
 
 
 @pytest.mark.bench
@@ -144,11 +155,8 @@ def test_a_million_leaves(growing: GrowingLog) -> None:
     num_epochs = growing.close_epochs(LEAVES_OF_AN_EPOCH)
     indexes = [chance.randrange(MILLION) for _ in range(NUM_PROOFS)]
     epochs = [sorted(chance.sample(range(num_epochs), 2)) for _ in range(NUM_PROOFS)]
-    answers = {
-        "inclusion": sorted(milliseconds(growing, lambda s, i=i: inclusion_of(s, i)) for i in indexes),  # type: ignore[misc]
-        "consistency": sorted(milliseconds(growing, lambda s, e=e: consistency_of(s, *e)) for e in epochs),  # type: ignore[misc]
-    }
-    for name, times in answers.items():
-        print(f"{name:>12}: median {times[len(times) // 2]:.2f} ms, 99 % {times[len(times) * 99 // 100]:.2f} ms")
-        assert times[len(times) * 99 // 100] < MAX_MILLISECONDS_A_PROOF
+    included = [milliseconds(growing, partial(inclusion_of, index=index)) for index in indexes]
+    grown = [milliseconds(growing, partial(consistency_of, old=old, new=new)) for old, new in epochs]
+    assert printed("inclusion", included) < MAX_MILLISECONDS_A_PROOF
+    assert printed("consistency", grown) < MAX_MILLISECONDS_A_PROOF
     assert 1e6 * spent / MILLION <= MAX_MICROSECONDS_A_LEAF

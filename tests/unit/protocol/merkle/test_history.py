@@ -20,15 +20,27 @@ ROOTS = [
     "ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c",
     "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
 ]
-PATH_OF_FIRST_IN_8 = [
-    "96a296d224f285c67bee93c30f8a309157f0daa35dc5b87e410b78630a09cfc7",
-    "5f083f0a1a33ca076a95279832580db3e0ef4584bdff1f54c8a360f50de3031e",
-    "6b47aaf29ee3c2af9af889bc1fb9254dabd31177f16232dd6aab035ca39bf6e4",
+FIRST = "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
+PAIR_OF_0 = "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125"
+LEAF_1 = "96a296d224f285c67bee93c30f8a309157f0daa35dc5b87e410b78630a09cfc7"
+PAIR_OF_2 = "5f083f0a1a33ca076a95279832580db3e0ef4584bdff1f54c8a360f50de3031e"
+LEAF_4 = "bc1a0643b12e4d2d7c77918f44e0f4f79a838b6cf9ec5b5c283e1f4d88599e6b"
+PAIR_OF_4 = "0ebc5d3437fbe2db158b9f126a1d118e308181031d0a949f8dededebc558ef6a"
+PAIR_OF_6 = "ca854ea128ed050b41b35ffc1b87b8eb2bde461e9e3b5596ece6b9d5975a0ae0"
+FOUR_OF_0 = "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7"
+FOUR_OF_4 = "6b47aaf29ee3c2af9af889bc1fb9254dabd31177f16232dd6aab035ca39bf6e4"
+INCLUSIONS = [
+    (0, 1, []),
+    (0, 8, [LEAF_1, PAIR_OF_2, FOUR_OF_4]),
+    (5, 8, [LEAF_4, PAIR_OF_6, FOUR_OF_0]),
+    (2, 3, [PAIR_OF_0]),
+    (1, 5, [FIRST, PAIR_OF_2, LEAF_4]),
 ]
-FROM_6_TO_8 = [
-    "0ebc5d3437fbe2db158b9f126a1d118e308181031d0a949f8dededebc558ef6a",
-    "ca854ea128ed050b41b35ffc1b87b8eb2bde461e9e3b5596ece6b9d5975a0ae0",
-    "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
+CONSISTENCIES = [
+    (1, 1, []),
+    (1, 8, [LEAF_1, PAIR_OF_2, FOUR_OF_4]),
+    (6, 8, [PAIR_OF_4, PAIR_OF_6, FOUR_OF_0]),
+    (2, 5, [PAIR_OF_2, LEAF_4]),
 ]
 LARGEST = 33
 
@@ -55,9 +67,20 @@ def test_known_roots(known_log: MemoryLog) -> None:
     assert [history.root_of(known_log, size) for size in range(1, 9)] == ["0x" + root for root in ROOTS]
 
 
-def test_known_proofs(known_log: MemoryLog) -> None:
-    assert history.inclusion_proof(known_log, 0, 8) == tuple("0x" + text for text in PATH_OF_FIRST_IN_8)
-    assert history.consistency_proof(known_log, 6, 8) == tuple("0x" + text for text in FROM_6_TO_8)
+@pytest.mark.parametrize(("index", "size", "path"), INCLUSIONS)
+def test_known_inclusion_proofs(index: int, size: int, path: list[str], known_log: MemoryLog) -> None:
+    proof, leaf = tuple("0x" + text for text in path), history.leaf_hash(bytes.fromhex(INPUTS[index]))
+    assert history.inclusion_proof(known_log, index, size) == proof
+    assert history.verify_inclusion(leaf, index, size, proof, "0x" + ROOTS[size - 1])
+    assert not history.verify_inclusion(leaf, index, size, proof, "0x" + ROOTS[size % 8])
+
+
+@pytest.mark.parametrize(("old", "new", "path"), CONSISTENCIES)
+def test_known_consistency_proofs(old: int, new: int, path: list[str], known_log: MemoryLog) -> None:
+    proof = tuple("0x" + text for text in path)
+    assert history.consistency_proof(known_log, old, new) == proof
+    assert history.verify_consistency(old, new, "0x" + ROOTS[old - 1], "0x" + ROOTS[new - 1], proof)
+    assert not history.verify_consistency(old, new, "0x" + ROOTS[old], "0x" + ROOTS[new - 1], proof)
 
 
 def test_every_inclusion_and_no_other_place(log: MemoryLog) -> None:
