@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from protocol.events import LogEvent
 from protocol.files import atomic_file
+from protocol.signals import interrupted_by_sigterm
 from protocol.wire import Hash32, UInt64
 from verifier.audit.checked_log import CheckedLog
 from verifier.audit.reading import Events, reading
@@ -82,7 +83,7 @@ class ExportSummary(BaseModel):
 def export(log: CheckedLog, wanted: Wanted, path: Path, row_format: Format) -> ExportSummary:
     """Raises VerificationFailed where the log isn't the one under its heads; then there is no file."""
     log = _up_to(log, wanted.until_epoch)
-    with atomic_file(path) as file:
+    with interrupted_by_sigterm(), atomic_file(path) as file:
         with reading(log) as events:
             num_rows = write_rows(_rows(events, wanted), file, row_format)
         num_bytes, digest = file.seek(0, os.SEEK_END), _sha256(file)

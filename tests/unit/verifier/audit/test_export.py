@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -208,6 +209,19 @@ def test_what_is_interrupted_leaves_no_file(
     with pytest.raises(interruption):
         export(cut, Wanted(), tmp_path / "log", row_format)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_terminated_leaves_no_file(told: CheckedLog, log: Any, tmp_path: Path) -> None:
+    def terminated(start: int, limit: int) -> list[LogEntry]:
+        if start >= 4:
+            signal.raise_signal(signal.SIGTERM)
+        return log.read(start, min(limit, 2))  # type: ignore[no-any-return]
+
+    before = signal.getsignal(signal.SIGTERM)
+    cut = CheckedLog(told.pool, told.domain, terminated, told.heads, "", told.chain)
+    with pytest.raises(KeyboardInterrupt):
+        export(cut, Wanted(), tmp_path / "log", Format.CSV)
+    assert list(tmp_path.iterdir()) == [] and signal.getsignal(signal.SIGTERM) is before
 
 
 @contextmanager
