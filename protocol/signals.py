@@ -1,4 +1,4 @@
-"""How a role or command is asked to end: a role's first SIGTERM or SIGINT sets an event, and what is at hand is finished.
+"""How a role is asked to end: the first SIGTERM or SIGINT sets an event, and what is at hand is finished first.
 
 A second signal has its usual effect, which is as safe as kill -9: each role's state is durable at any moment.
 """
