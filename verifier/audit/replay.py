@@ -273,13 +273,11 @@ def _summary(
         here=here,
         verdicts=verdicts,
         missed_by_draw=missed,
-        remedy=_remedy(bundle, ground, here, verdicts),
+        remedy=_remedy(ground, here, verdicts),
     )
 
 
-def _remedy(
-    bundle: ProofBundle, ground: Ground, here: FileReport, verdicts: Sequence[ReplayedVerdict]
-) -> Remedy | None:
+def _remedy(ground: Ground, here: FileReport, verdicts: Sequence[ReplayedVerdict]) -> Remedy | None:
     """A forgery that somebody accepted can be challenged while there is no case; an accusation can be appealed."""
     case = ground.facts.case
     if here.outcome == "slash":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +15,11 @@ from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.rules import AuditRules
 from protocol.wire import Evidence, StampReview, Verdict
-from tests.unit.verifier.verifier_world import World
-from verifier.audit.comparison import ReplayedVerdict
-from verifier.audit.replay import _everything, _replayed
+from tests.unit.verifier.audit.test_comparison import check, compared
+from tests.unit.verifier.verifier_world import BASE_MODEL, World
+from verifier.audit.comparison import NEAR_SHARE, ReplayedVerdict
+from verifier.audit.replay import _everything, _remedy, _replayed
+from verifier.calibration.reference import ReferenceModel
 from verifier.judge import stamped
 from verifier.pipeline import Finding, examine, run
 from verifier.stamps import Revealed, StampSeat, audit_for
@@ -130,6 +133,53 @@ def test_a_cheap_refusal_agrees_without_a_model_and_without_a_stamp(world: World
     (found,) = replayed(world, false_rewards, revealed(seat, judged(world, false_rewards, [seat], [])))
     assert found.holds and (found.outcome, found.reason) == ("slash", "reward_mismatch")
     assert (found.stamp, found.num_audited_here) == ("none due", 0)
+
+
+@pytest.mark.parametrize("is_forged", [False, True])
+def test_a_verdict_by_other_kernels_is_no_lie(
+    world: World, honest: list[Rollout], other_folder: Path, is_forged: bool
+) -> None:
+    """transformers' own forward pass in place of ours, over honest work and over another model's."""
+    rows = world.rollouts(world.completions(folder=other_folder)) if is_forged else honest
+    seat = seat_of(world, rows)
+    theirs: Any = ReferenceModel(BASE_MODEL, "float32", "eager")
+    finding = examine(
+        world.dossier(rows), world.instruments(load_model=lambda: theirs), lambda case: audit_for([seat], case)
+    )
+    (found,) = replayed(world, rows, revealed(seat, stamped(finding, seat, [])))
+    assert found.holds and found.outcome == ("slash" if is_forged else "accept")
+    assert found.stamp_difference is not None and found.stamp_difference <= 0.0002
+    for one in found.checks:
+        limit = one.here.reject_threshold if one.here else None
+        assert one.difference is None or abs(one.difference) <= max(2e-4, NEAR_SHARE * (limit or 0)), one
+
+
+def accepted(seat: int) -> ReplayedVerdict:
+    return compared([check()], [check()]).model_copy(update={"seat": seat})
+
+
+@pytest.mark.parametrize(
+    ("here", "said", "case", "remedy"),
+    [
+        ("slash", "accept", None, "challenge"),
+        ("slash", "accept", "accused", None),
+        ("slash", "drop", None, None),
+        ("accept", "accept", None, None),
+        ("accept", "slash", None, "appeal"),
+        ("accept", "slash", "accused", "appeal"),
+        ("drop", "slash", "accused", "appeal"),
+        ("accept", "slash", "upheld", None),
+        ("accept", "drop", None, None),
+    ],
+)
+def test_what_is_open_to_whoever_finds_the_decision_wrong(
+    here: str, said: str, case: str | None, remedy: str | None
+) -> None:
+    verdicts = [accepted(3).model_copy(update={"outcome": said})]
+    facts: Any = SimpleNamespace(case=None if case is None else SimpleNamespace(state=case))
+    ground: Any = SimpleNamespace(facts=facts)
+    report: Any = SimpleNamespace(outcome=here)
+    assert _remedy(ground, report, verdicts) == remedy
 
 
 def with_false_logprobs(rollouts: list[Rollout], *numbers: int) -> list[Rollout]:
