@@ -47,9 +47,11 @@ def load_signer(
     Raises KeyFailure.
     """
     if keystore is not None:
+        _check_private(keystore)
         return open_keystore(keystore, read_password(password_file, environment))
     if PRIVATE_KEY_VARIABLE not in environment:
-        raise KeyFailure("no key to sign with", "no keystore is configured", "set `keystore` and `password_file`")
+        todo = "give --keystore and --password-file, or set `keystore` and `password_file`"
+        raise KeyFailure("no key to sign with", "no keystore is named", todo)
     return signer_from_environment(chain_id, environment)
 
 
@@ -112,7 +114,9 @@ def read_password(password_file: Path | None, environment: Mapping[str, str] = o
     if password_file is None:
         if PASSWORD_VARIABLE not in environment:
             raise KeyFailure(
-                "no password for the keystore", "", f"set `password_file` or the variable {PASSWORD_VARIABLE}"
+                "no password for the keystore",
+                f"neither a password file nor the variable {PASSWORD_VARIABLE}",
+                "give --password-file, or set `password_file` or the variable",
             )
         return environment[PASSWORD_VARIABLE]
     _check_private(password_file)
@@ -147,11 +151,17 @@ def _read_document(path: Path) -> dict[str, object]:
         work = math.prod(int(parameters.get(name, 1)) for name in ("n", "r", "p"))
         rounds, key_bytes = int(parameters.get("c", 1)), int(parameters.get("dklen", KEY_BYTES))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise KeyFailure("a keystore can't be read", f"{path}: {type(error).__name__}", "restore the file") from error
+        todo = "name a Web3 Secret Storage file, as Ethereum clients write them, or restore this one"
+        raise KeyFailure("that is no keystore", f"{path}: {_damage(error)}", todo) from error
     if work > MAX_SCRYPT_WORK or rounds > MAX_PBKDF2_ROUNDS or key_bytes > KEY_BYTES:
         why = f"{path}: over n × r × p = {MAX_SCRYPT_WORK}, {MAX_PBKDF2_ROUNDS} rounds or {KEY_BYTES} bytes"
         raise KeyFailure("a keystore asks for too much work", why, "make it anew")
     return dict(document)
+
+
+def _damage(error: Exception) -> str:
+    """What isn't as it must be, with nothing of the content."""
+    return f"it lacks {error}" if isinstance(error, KeyError) else f"it can't be read ({type(error).__name__})"
 
 
 def _check_private(path: Path) -> None:

@@ -48,14 +48,15 @@ def appeal(
     clock = SystemClock()
     contracts = connect(config.chain_url, clock, deployment=config.deployment, ledger=ledger_of(config))
     # A wallet of its own keeps its journal beside it; the node's is where its worker keeps it.
-    with closing(contracts.client.rpc), closing(_journal(config, keystore)) as journal:
+    with closing(contracts.client.rpc):
         signer = load_signer(
             contracts.client.chain_id,
             keystore or config.keystore,
             password_file or (None if keystore else config.password_file),
         )
-        lane = Lane(contracts.client, signer, clock, journal=journal)
-        return object_to(contracts, lane, config.pool_id, submission_id)
+        with closing(_journal(config, keystore)) as journal:
+            lane = Lane(contracts.client, signer, clock, journal=journal)
+            return object_to(contracts, lane, config.pool_id, submission_id)
 
 
 def object_to(contracts: Contracts, lane: Lane, pool_id: int, submission_id: str) -> Appeal:

@@ -91,10 +91,13 @@ def info(
     from protocol.chain.deployment import read_deployment
     from protocol.chain.info import look
     from protocol.clock import SystemClock
-    from protocol.errors import WrongChain
+    from protocol.errors import ConfigError, WrongChain
 
-    expected = None if deployment is None else read_deployment(deployment)
-    named = expected.ledger if expected is not None else _address(ledger, "--ledger")
+    expected, given = None if deployment is None else read_deployment(deployment), _address(ledger, "--ledger")
+    if expected is not None and given is not None and given != expected.ledger:
+        why = f"Ledger {given}, and {expected.ledger} in {deployment}"
+        raise ConfigError("two deployments are named", why, "name one")
+    named = given if expected is None else expected.ledger
     client = _client(chain, None if expected is None else expected.chain_id)
     with closing(client.rpc):
         contracts = None
@@ -203,7 +206,7 @@ def _coins(wei: int) -> str:
 
 def _print_info(found: ChainInfo) -> None:
     typer.echo(f"chain {found.chain_id} at {found.url} ({found.node})")
-    typer.echo(f"head  block {found.head_block}, time {found.head_time}, base fee {found.base_fee_wei / 1e9:g} gwei")
+    typer.echo(f"head  block {found.head_block}, time {found.head_time}, base fee {found.base_fee_wei} wei")
     for contract in found.contracts:
         mark = "✓" if contract.code == "ok" else f"✗ {contract.code}"
         typer.echo(f"{contract.name:<9} {contract.address}  {mark}")

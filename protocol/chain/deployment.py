@@ -104,7 +104,9 @@ def connect(
     if deployment is None:
         if ledger is None:
             raise ConfigError(
-                "no contracts are named", "neither `deployment` nor `ledger` is set", "set one of them in the file"
+                "no contracts are named",
+                "neither `deployment` nor `ledger` is set",
+                "give --deployment or --ledger, or set one of them in the file",
             )
         return Contracts.connect(url, ledger, clock, chain_id=chain_id)
     expected = read_deployment(deployment)

@@ -22,6 +22,7 @@ from protocol.clock import Clock
 from protocol.errors import ChainError, NodeRefused, UsageError
 from protocol.keystore import LOCAL_CHAIN_IDS
 from protocol.signing import Signer
+from protocol.wire import Wei
 
 SET_BALANCE = ("anvil_setBalance", "hardhat_setBalance")
 OWN_GAS_WEI = 10**18
@@ -34,10 +35,10 @@ class Gift(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     address: str
-    credits_wei: int
-    gas_wei: int
+    credits_wei: Wei
+    gas_wei: Wei
 
 
 def check_test_chain(chain_id: int) -> None:

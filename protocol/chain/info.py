@@ -15,6 +15,7 @@ from protocol.chain.client import ChainClient
 from protocol.chain.contracts import NAMES, Contracts, Read
 from protocol.chain.deployment import Deployment
 from protocol.errors import NodeRefused
+from protocol.wire import Wei
 
 NUM_POOLS_SHOWN = 20
 
@@ -38,9 +39,9 @@ class PoolSummary(_Shape):
     pool_id: int
     coordinator: str
     trainer: str
-    price_wei: int
-    verify_price_wei: int
-    funds_wei: int
+    price_wei: Wei
+    verify_price_wei: Wei
+    funds_wei: Wei
     is_leasing: bool
     num_epochs: int
     num_versions: int
@@ -50,14 +51,14 @@ class PoolSummary(_Shape):
 class ChainInfo(_Shape):
     """The document of `proofpool chain info --json`."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     url: str
     node: str
     chain_id: int
     head_block: int
     head_time: int
     """Chain seconds."""
-    base_fee_wei: int
+    base_fee_wei: Wei
     contracts: tuple[ContractInfo, ...] = ()
     salt: str | None = None
     num_pools: int = 0

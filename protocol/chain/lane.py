@@ -15,7 +15,7 @@ import threading
 from protocol.chain.block import Receipt
 from protocol.chain.client import ChainClient
 from protocol.chain.journal import Journal, Pending
-from protocol.chain.refusals import is_known, is_nonce_used, is_uncertain
+from protocol.chain.refusals import is_known, is_nonce_used, is_poor, is_uncertain
 from protocol.chain.transaction import Transaction
 from protocol.chain.watch import LanePolicy, Sending, Watch
 from protocol.clock import Clock
@@ -155,6 +155,8 @@ class Lane:
                 self._sending.settle(pending.nonce)
             if is_nonce_used(error):
                 return False
+            if is_poor(error):
+                error.todo = f"send coins for gas to {self.address}, then the same again"
             raise
         return True
 

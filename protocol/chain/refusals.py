@@ -10,6 +10,7 @@ from protocol.errors import ChainError, NodeRefused
 
 _KNOWN = ("already known", "already imported", "known transaction")
 _NONCE_USED = ("nonce too low", "replacement transaction underpriced")
+_POOR = ("insufficient funds", "insufficient balance")
 _UNCERTAIN_CODES = frozenset({-32603, -32005, -32002})
 """Internal error, limit passed, resource unavailable (EIP-1474): the transaction may have gone on all the same."""
 
@@ -22,6 +23,11 @@ def is_known(error: ChainError) -> bool:
 def is_nonce_used(error: ChainError) -> bool:
     """Another transaction with this nonce is mined, or waits and pays as much."""
     return _says(error, _NONCE_USED)
+
+
+def is_poor(error: ChainError) -> bool:
+    """The account has too few coins for gas and value."""
+    return _says(error, _POOR)
 
 
 def is_uncertain(error: ChainError) -> bool:

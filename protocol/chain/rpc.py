@@ -114,7 +114,8 @@ class JsonRpc:
             except httpx.HTTPStatusError as error:
                 if (refusal := _refusal(error.response)) is not None:
                     return refusal
-                raise ChainError("the node's answer can't be used", f"{self.url}: {error}", self._hint()) from error
+                status = f"HTTP {error.response.status_code} {error.response.reason_phrase}"
+                raise ChainError("the node's answer can't be used", f"{self.url}: {status}", self._hint()) from error
             except (httpx.InvalidURL, UnicodeError) as error:
                 raise UsageError("that is no node's URL", f"{self.url!r}: {error}", self._hint()) from error
             except (httpx.DecodingError, ValueError) as error:
@@ -133,7 +134,7 @@ class JsonRpc:
         return httpx.Response(streamed.status_code, content=bytes(content), request=streamed.request)
 
     def _hint(self) -> str:
-        return "check `chain_url`, and that the node runs"
+        return "check the node's address (`--chain` or `chain_url`), and that the node runs"
 
 
 def quantity(value: int) -> str:

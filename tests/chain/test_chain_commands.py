@@ -141,9 +141,13 @@ def test_info_says_what_is_there(node: NodeProcess, deployment: Path, capsys: py
     found = document(capsys)
     assert (found["chain_id"], found["num_pools"], found["pools"]) == (CHAIN_ID, 0, [])
     assert [contract["code"] for contract in found["contracts"]] == ["ok"] * 6
-    assert found["head_block"] > 0 and found["base_fee_wei"] > 0
+    assert found["head_block"] > 0 and int(found["base_fee_wei"]) > 0
     assert run(["chain", "info", "--chain", node.url, "--ledger", read_deployment(deployment).ledger]) == 0
     assert capsys.readouterr().out.count("✓") == 6
+    both = ["chain", "info", "--chain", node.url, "--deployment", str(deployment), "--ledger"]
+    assert run([*both, read_deployment(deployment).ledger]) == 0
+    assert run([*both, NOBODY]) == 2
+    assert "two deployments are named" in capsys.readouterr().err
     assert run(["chain", "info", "--chain", node.url, "--json"]) == 0
     assert document(capsys)["contracts"] == []
 
@@ -184,10 +188,10 @@ def test_a_faucet_gives_credits_and_gas(
     command += ["--deployment", str(deployment), "--json"]
     assert run([*command, "--credits", "2.5", "--gas", "0.25"]) == 0
     assert document(capsys) == {
-        "schema_version": 1,
+        "schema_version": 2,
         "address": NOBODY,
-        "credits_wei": 25 * 10**17,
-        "gas_wei": gas + 25 * 10**16,
+        "credits_wei": str(25 * 10**17),
+        "gas_wei": str(gas + 25 * 10**16),
     }
     assert run([*command[:-1], "--credits", "1", "--gas", "0"]) == 0
     assert "3.5 credits" in capsys.readouterr().out

@@ -86,8 +86,16 @@ def test_a_damaged_file_is_a_key_failure(tmp_path: Path, content: str) -> None:
     path = tmp_path / "broken.json"
     path.write_text(content)
     path.chmod(0o600)
-    with pytest.raises(KeyFailure):
+    with pytest.raises(KeyFailure, match=r"no keystore|doesn't open") as failure:
         open_keystore(path, PASSWORD)
+    assert not failure.value.why.endswith("KeyError")
+
+
+def test_a_keystore_that_isnt_there_is_told_before_a_password_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(KeyFailure, match=r"can't be opened.*none\.json"):
+        load_signer(1, tmp_path / "none.json", None, {})
+    with pytest.raises(KeyFailure, match=r"no password.*--password-file"):
+        load_signer(1, make_keystore(tmp_path), None, {})
 
 
 def test_a_missing_file_is_a_key_failure(tmp_path: Path) -> None:

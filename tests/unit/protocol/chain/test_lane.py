@@ -191,8 +191,12 @@ def test_a_refused_transaction_leaves_no_gap() -> None:
     chain = FakeChain()
     lane = make_lane(chain)
     chain.refusals = [refused("insufficient funds for gas * price + value")]
-    with pytest.raises(NodeRefused, match="refused"):
+    with pytest.raises(NodeRefused, match=f"insufficient funds.*send coins for gas to {lane.address}"):
         lane.send(TO, b"")
+    chain.refusals = [refused("gas limit reached")]
+    with pytest.raises(NodeRefused, match="gas limit") as other:
+        lane.send(TO, b"")
+    assert not other.value.todo
     lane.send(TO, b"")
     assert [fields(raw)["nonce"] for raw in chain.sent] == [4]
 
