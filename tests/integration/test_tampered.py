@@ -55,7 +55,7 @@ NOTHING = {
     "verdicts.0.verdict.message.submission_id": "verdicts",
     "verdicts.0.verdict.message.epoch": "verdicts",
     "verdicts.0.verdict.message.seat": "verdicts",
-    "verdicts.0.verdict.message.round": "draws",
+    "verdicts.0.verdict.message.round": "verdicts",
     "verdicts.0.verdict.message.outcome": "decision",
     "verdicts.0.verdict.message.reason": "verdicts",
     "verdicts.0.verdict.message.evidence_hash": "verdicts",
