@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
@@ -24,7 +26,7 @@ from protocol.api import BatchOffer
 from protocol.errors import NotFound
 from protocol.events import related_events
 from protocol.fate import fate_of
-from protocol.reasons import Outcome
+from protocol.reasons import Outcome, RejectReason
 from protocol.trace import Trace, TraceStage
 from protocol.wire import ZERO_HASH
 
@@ -203,8 +205,15 @@ def _chain_events(session: Session, row: SubmissionRow) -> list[ChainEvent]:
     return list(session.scalars(found.order_by(ChainEvent.block, ChainEvent.log_index)))
 
 
+def _words(name: str, value: Any) -> str:
+    """An argument as people read it; a reason by its name, where its number has one."""
+    with suppress(KeyError):
+        return RejectReason.from_code(value).value if name == "reason" else str(value)
+    return str(value)
+
+
 def _chain_event(event: ChainEvent) -> TraceStage:
-    shown = {name: str(event.arguments[name]) for name in SHOWN_ARGUMENTS if name in event.arguments}
+    shown = {name: _words(name, event.arguments[name]) for name in SHOWN_ARGUMENTS if name in event.arguments}
     return TraceStage(
         stage="chain",
         id=event.transaction_hash,

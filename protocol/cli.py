@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import sqlite3
 import sys
+import traceback
 from typing import Annotated, Any
 
 import typer
@@ -83,18 +84,12 @@ def run(arguments: list[str]) -> int:
     try:
         result = command.main(args=arguments, prog_name="proofpool", standalone_mode=False)
     except ProofpoolError as error:
-        if "--debug" in arguments:
-            raise
-        _print_error(error)
+        _print_error(error, arguments)
         return error.exit_code
     except (OSError, sqlite3.Error) as error:  # a disk, a folder, a permission: nothing that a traceback would explain
-        if "--debug" in arguments:
-            raise
-        _print_error(
-            ProofpoolError(
-                "this machine refused", str(error), "check the path, its permissions, the disk; restore what is damaged"
-            )
-        )
+        todo = "check the path, its permissions, the disk; restore what is damaged"
+        refused = ProofpoolError("this machine refused", str(error), todo)
+        _print_error(refused.with_traceback(error.__traceback__), arguments)
         return ProofpoolError.exit_code
     except USAGE_ERROR as error:
         error.show()
@@ -106,8 +101,10 @@ def run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _print_error(error: ProofpoolError) -> None:
-    """What, why and what to do: a line each."""
+def _print_error(error: ProofpoolError, arguments: list[str]) -> None:
+    """What, why and what to do: a line each; with --debug the traceback before them."""
+    if "--debug" in arguments:
+        traceback.print_exception(error)
     print(f"error: {error.what}", file=sys.stderr)
     if error.why:
         print(f"  why: {error.why}", file=sys.stderr)

@@ -99,6 +99,8 @@ def trainer(site: Site, account: Account, num_steps: int, recipe: Mapping[str, A
 
 
 def worker(site: Site, provider: Provider) -> Process:
+    """Its process has the node's key; the provider's lies beside it, for whoever wants to appeal."""
+    _keystore(site, provider.owner)
     settings = _joining(site, provider.node) | {"ledger": site.genesis.contracts.ledger, "retry_most_seconds": 2.0}
     file = str(_write_config(site, provider.name, settings))
     if provider.cheat is None:

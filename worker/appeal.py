@@ -19,7 +19,7 @@ from protocol.chain.journal import FILE_NAME, Journal
 from protocol.chain.lane import Lane
 from protocol.chain.pool import ChainPool
 from protocol.clock import SystemClock
-from protocol.errors import NotEligible
+from protocol.errors import NotEligible, TransactionReverted
 from protocol.keystore import load_signer
 from protocol.wire import Address, Hash32, UInt64, Wei
 from worker.config import WorkerConfig
@@ -72,7 +72,12 @@ def object_to(contracts: Contracts, lane: Lane, pool_id: int, submission_id: str
     if balance_wei < bond_wei:
         why = f"{balance_wei} of {bond_wei} wei, until chain time {case.deadline}"
         raise NotEligible("an appeal takes a bond", why, f"send credits to {lane.address}")
-    pool.appeal(submission_id)
+    try:
+        pool.appeal(submission_id)
+    except TransactionReverted as error:
+        if error.name in ("TooLate", "WrongState"):  # the bond's approval was mined first, and took its time
+            raise _too_late(case, pool.time()) from error
+        raise
     return _appeal(contracts, pool, submission_id, case, is_sent=True)
 
 
@@ -102,11 +107,15 @@ def _check_appellant(pool: ChainPool, submission_id: str, case: CaseRecord, send
 
 def _check_time(case: CaseRecord, now: int) -> None:
     if now >= case.deadline:
-        raise NotEligible(
-            "the appeal period is over",
-            f"it ended at chain time {case.deadline}, {now - case.deadline} s ago",
-            "nothing can be done any more: anybody may enforce the accusation",
-        )
+        raise _too_late(case, now)
+
+
+def _too_late(case: CaseRecord, now: int) -> NotEligible:
+    return NotEligible(
+        "the appeal period is over",
+        f"it ended at chain time {case.deadline}, {max(0, now - case.deadline)} s ago",
+        "nothing can be done any more: anybody may enforce the accusation",
+    )
 
 
 def _appeal(contracts: Contracts, pool: ChainPool, submission_id: str, case: CaseRecord, *, is_sent: bool) -> Appeal:

@@ -111,15 +111,28 @@ def model_of(given: Given, basis: Basis, scratch: Path) -> Path:
         return _fetched(client, basis.task.policy_version, scratch)
 
 
+_DOCUMENTS: dict[type[BaseModel], tuple[str, str]] = {
+    Signed[Task]: ("a signed task", "take it from the coordinator: GET /v1/submissions/ID has it as `task`"),
+    Rules: ("a rules document", "take it from the coordinator: GET /v1/rules/RULES_HASH"),
+    PoolInfo: ("a pool's description", "take it from the coordinator: GET /v1/pool"),
+}
+"""What a file has to be, and where one comes from."""
+
+
 def read_document(path: Path, shape: type[Document]) -> Document:
     """A JSON document that was named by hand. Raises UsageError."""
     try:
         with path.open("rb") as file:
             return shape.model_validate_json(file.read(MAX_DOCUMENT_BYTES))
     except OSError as error:
-        raise UsageError(f"{path} can't be read", str(error)) from error
+        raise UsageError("a file can't be read", f"{path}: {error.strerror}", "check the path") from error
     except ValidationError as error:
-        raise UsageError(f"{path} can't be used as {shape.__name__}", str(error).splitlines()[0]) from error
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        what, todo = _DOCUMENTS.get(shape, ("that document", "docs/verifier.md says where each comes from"))
+        raise UsageError(
+            f"this isn't {what}", f"{path}: {first['msg']}{f' at `{place}`' if place else ''}", todo
+        ) from error
 
 
 def domain_of(pool: PoolInfo) -> SigningDomain:

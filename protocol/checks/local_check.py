@@ -168,4 +168,4 @@ def read_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         with path.open("rb") as file:
             return file.read(max_bytes + 1)
     except OSError as error:
-        raise UsageError(f"{path} can't be read", str(error)) from error
+        raise UsageError("a file can't be read", f"{path}: {error.strerror}", "check the path") from error

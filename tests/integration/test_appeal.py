@@ -91,6 +91,14 @@ def test_after_the_appeal_period_it_is_too_late(world: World) -> None:
     assert "upheld" in refused.value.why
 
 
+def test_an_appeal_whose_period_ends_while_it_is_sent_is_told_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    submission_id = accused(world)
+    world.chain.pass_time(SETTLING["appeal_period"] + 1)
+    monkeypatch.setattr(ChainPool, "time", lambda pool: 0)
+    with pytest.raises(NotEligible, match="appeal period is over"):
+        appealed(world, submission_id, world.provider)
+
+
 def test_an_appeal_without_the_bond_is_told_how_much_is_missing(world: World) -> None:
     submission_id = accused(world)
     balance = world.read("credits", "balanceOf", world.provider.address)

@@ -26,7 +26,7 @@ from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.chain.cases import NOT_SETTLED
 from protocol.cli import run
 from protocol.merkle.history import event_leaf_hash
-from protocol.reasons import Outcome, RejectReason
+from protocol.reasons import Cost, Outcome, RejectReason
 from protocol.wire import Signed, Verdict
 from tests.integration.conftest import Start, World, new_world
 from tests.integration.test_earnings import commit, propose
@@ -292,5 +292,12 @@ def test_a_trace_names_every_stage(history: History) -> None:
     for stage in found.stages:
         assert all(sha256(canonical_json(entries[i].event)).hex() in entries[i].event_hash for i in stage.log_indexes)
     assert any(line.startswith("weights") for line in trace_lines(found))
-    slashed = [stage.status for stage in trainer.trace(history.slashed).stages if stage.stage == "chain"]
-    assert slashed == ["EpochCommitted", "AllotmentHeld", "Accused", "Slashed", "CaseUpheld"]
+    slashed = [stage for stage in trainer.trace(history.slashed).stages if stage.stage == "chain"]
+    assert [stage.status for stage in slashed] == [
+        "EpochCommitted",
+        "AllotmentHeld",
+        "Accused",
+        "Slashed",
+        "CaseUpheld",
+    ]
+    assert RejectReason(slashed[2].values["reason"]).cost is Cost.SLASH, "by its name, not by its number"

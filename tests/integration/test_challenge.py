@@ -175,7 +175,9 @@ def test_what_the_coordinator_serves_is_held_against_the_chain(world: World, tmp
     assert balance(world) == before
 
 
-def test_a_challenge_is_refused_where_the_court_would(world: World, tmp_path: Path) -> None:
+def test_a_challenge_is_refused_where_the_court_would(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     submission_id, challenger = world.accept(), outsider(world, tmp_path)
 
     def retry(chain: ChainPool, view: SubmissionView) -> tuple[RejectReason, None]:
@@ -189,6 +191,9 @@ def test_a_challenge_is_refused_where_the_court_would(world: World, tmp_path: Pa
     assert f"{CREDIT - 1} of {CREDIT} wei" in refused.value.why
     world.send(world.trainer, "credits", "transfer", world.chain.creator.address, 1)
     world.chain.pass_time(SETTLING["judge_period"] + SETTLING["challenge_window"] + 1)
+    with pytest.raises(NotEligible, match="too late"):
+        challenger.challenge(submission_id)
+    monkeypatch.setattr(ChainPool, "time", lambda pool: 0)  # as it was before judging took its time
     with pytest.raises(NotEligible, match="too late"):
         challenger.challenge(submission_id)
 

@@ -118,6 +118,8 @@ def test_a_true_root_is_not_disputed_unless_one_insists(live: Live, call: Comman
     world.accept()
     true = propose(world)
     assert refusal(call(*live.command(true.epoch))) == (1, ["error", "why", "do"]), "it isn't on chain yet"
+    code, _, complaint = call(*live.command(true.epoch, "--without-check", "--pool", "99"))
+    assert (code, "there is no such pool on this chain" in complaint) == (5, True)
     commit(world, true)
     before = credits_of(world, world.chain.creator)
     assert refusal(call(*live.command(true.epoch))) == (3, ["error", "why", "do"])

@@ -142,6 +142,8 @@ def test_what_cannot_be_demanded_is_a_usage_error(world: World, keys: Keys, call
         assert refusal(call("audit", "challenge-inclusion", subject, *options)) == (2, ["error", "why", "do"])
     unforced = ("audit", "challenge-inclusion", "0x" + "11" * 32, "--pool", str(world.pool_id), *options)
     assert refusal(call(*unforced)) == (1, ["error", "why", "do"])
+    code, _, complaint = call("audit", "challenge-inclusion", "0x" + "11" * 32, "--pool", "99", *options)
+    assert (code, "there is no such pool on this chain" in complaint) == (5, True)
 
 
 def test_a_provider_forces_a_submission_in_while_its_coordinator_is_away(

@@ -138,8 +138,7 @@ class Challenger:
         head = self.contracts.read("ledger", "epochOf", chain.pool_id, inclusion.epoch)
         deadline, now = head["time"] + chain.record().accuse_seconds, chain.time()
         if now > deadline:
-            why = f"the window ended at chain time {deadline}, {now - deadline} s ago"
-            raise NotEligible("it is too late to challenge this", why, "nothing can be done any more")
+            raise _too_late(deadline, now)
         node = view.submission.message.node
         if chain.provider_of(node) == ZERO_ADDRESS:
             raise VerificationFailed("the node was never authorised by anybody", node)
@@ -167,6 +166,8 @@ class Challenger:
         try:
             chain.challenge(Challenge(*shown, reason.code, evidence_hash))
         except TransactionReverted as error:
+            if error.name == "AccusedTooLate":  # judging took its time
+                raise _too_late(int(str(error.arguments[0])), chain.time()) from error
             if error.name != "CaseExists" or not self._is_challenged(chain, view.submission_id):
                 raise
             return None
@@ -202,5 +203,11 @@ class Challenger:
             implicated_seats=chain.implicated_of(submission_id),
             held_earnings_wei=case.held_earnings_wei,
             jury_deadline=deadline,
-            todo=f"keep the evidence; a jury decides, or the case lapses at chain time {deadline}: `proofpool trace`",
+            todo=("keep the evidence; " if evidence_hash else "")
+            + f"a jury decides, or the case lapses at chain time {deadline}: `proofpool trace`",
         )
+
+
+def _too_late(deadline: int, now: int) -> NotEligible:
+    why = f"the window ended at chain time {deadline}, {max(0, now - deadline)} s ago"
+    return NotEligible("it is too late to challenge this", why, "nothing can be done any more")

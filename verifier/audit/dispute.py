@@ -77,9 +77,13 @@ class Disputer:
         return _report(pool, found, faults)
 
     def _root(self, epoch: int) -> tuple[CommittedRoot, int]:
-        """What the chain has, and when it could be claimed were there no disputes. Raises NotFound."""
+        """What the chain has, and when it could be claimed were there no disputes.
+
+        Raises NotFound, TransactionReverted for a pool that was never made.
+        """
         found = self.contracts.read("ledger", "earningsOf", self.pool_id, epoch)
         if found["root"] == ZERO_HASH:
+            self.contracts.read("pools", "configOf", self.pool_id)
             newest, _ = self.contracts.read("ledger", "newestEarnings", self.pool_id)
             raise NotFound("no earnings are committed for this epoch", f"epoch {epoch}", f"the newest are of {newest}")
         return CommittedRoot(epoch, found["root"], found["total"]), found["claimable_time"]

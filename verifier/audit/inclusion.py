@@ -88,11 +88,15 @@ def receipt_promise(contracts: Contracts, promised: Promised) -> Promise:
 
 
 def forced_promise(contracts: Contracts, pool_id: int, submission_id: str, coordinator: str | None) -> Promise:
-    """The promise of a forced intake, by the pool's present coordinator where none is named. Raises NotFound."""
+    """The promise of a forced intake, by the pool's present coordinator where none is named.
+
+    Raises NotFound, TransactionReverted for a pool that was never made.
+    """
     promised, present = contracts.read_all(
         [Read("ledger", "forcedIntake", (pool_id, submission_id)), Read("pools", "coordinatorOf", (pool_id,))]
     )
     if not promised:
+        contracts.read("pools", "configOf", pool_id)
         raise NotFound(
             "nobody forced this submission in",
             f"{submission_id} in pool {pool_id}",

@@ -44,8 +44,10 @@ def check_earnings(bundle: ProofBundle, facts: ChainFacts) -> Values:
     _check_claim(bundle.chain.earnings, facts.earnings)
     if proof is not None:
         _check_proof(proof, facts)
-    if bundle.settled is None or not _is_accepted(bundle.settled):
-        raise StillOpen("nothing was earned")
+    if bundle.settled is None:
+        raise StillOpen("nothing is earned before it is settled")
+    if not _is_accepted(bundle.settled):
+        return {"amount_wei": "0"}
     if proof is None:
         raise StillOpen("no earnings root is on chain yet")
     settled = bundle.settled.inclusion

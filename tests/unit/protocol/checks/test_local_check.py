@@ -28,7 +28,7 @@ def test_folders_and_nothing_at_all_are_usage_errors(tmp_path: Path) -> None:
 
 def test_bytes_that_are_no_text_are_no_rules(tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_bytes(b"\xff\xfe{")
-    with pytest.raises(UsageError, match="can't be used as Rules"):
+    with pytest.raises(UsageError, match="this isn't a rules document.*GET /v1/rules"):
         read_document(tmp_path / "rules.json", Rules)
     with pytest.raises(UsageError, match="can't be read"):
         read_document(tmp_path, Rules)
