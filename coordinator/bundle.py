@@ -35,8 +35,10 @@ from protocol.wire import Evidence, Receipt, Signed, Submission, Task, Verdict, 
 SETTLED = ("submission.accepted", "submission.rejected")
 
 
-def proof_bundle(coordinator: Coordinator, session: Session, submission_id: str) -> ProofBundle:
-    """Raises NotFound where no such submission was received."""
+def proof_bundle(
+    coordinator: Coordinator, session: Session, submission_id: str, size: int | None = None
+) -> ProofBundle:
+    """What leads to the newest head, or to the one of `size` leaves. Raises NotFound where either isn't there."""
     row = session.get(SubmissionRow, submission_id)
     if row is None:
         raise NotFound("no such submission", submission_id, "GET /v1/submissions lists them")
@@ -45,7 +47,7 @@ def proof_bundle(coordinator: Coordinator, session: Session, submission_id: str)
     verdicts = _verdicts(session, submission_id)
     settled = _settled(session, submission_id)
     logged = [received, *(event for v in verdicts for event in (v.committed, v.revealed))]
-    heads = _heads(session, [*logged, settled] if settled is not None else logged)
+    heads = _heads(session, [*logged, settled] if settled is not None else logged, size)
     pool = pool_record(session, coordinator.config.pool_id)
     return ProofBundle(
         submission=Signed[Submission].model_validate(row.signed_submission),
@@ -99,10 +101,13 @@ def _settled(session: Session, submission_id: str) -> LoggedEvent | None:
     return None if event is None else _logged(session, event)
 
 
-def _heads(session: Session, events: list[LoggedEvent]) -> list[Epoch]:
-    """Every epoch that a proof names, the one before it (to show that it is the first), and the newest on chain."""
+def _heads(session: Session, events: list[LoggedEvent], size: int | None) -> list[Epoch]:
+    """Every epoch that a proof names, the one before it (to show that it is the first), and the one to lead to."""
     anchored = select(Epoch).where(Epoch.block.is_not(None))
-    newest = session.scalar(anchored.order_by(Epoch.epoch.desc()).limit(1))
+    wanted_last = anchored if size is None else anchored.where(Epoch.size == size)
+    newest = session.scalar(wanted_last.order_by(Epoch.epoch.desc()).limit(1))
+    if size is not None and newest is None:
+        raise NotFound("no epoch on chain has so many leaves", str(size), "GET /v1/epochs lists them")
     named = {event.inclusion.epoch for event in events if event.inclusion is not None}
     wanted = named | {number - 1 for number in named} | ({newest.epoch} if newest else set())
     return list(session.scalars(anchored.where(Epoch.epoch.in_(wanted)).order_by(Epoch.epoch)))

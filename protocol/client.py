@@ -182,8 +182,10 @@ class CoordinatorClient:
         """Of a submission, its task, or anything that the log has leaves about. Raises NotFound."""
         return self._get(Trace, f"/v1/trace/{subject}")
 
-    def bundle(self, submission_id: str) -> ProofBundle:
-        return self._get(ProofBundle, f"/v1/submissions/{submission_id}/bundle")
+    def bundle(self, submission_id: str, size: int | None = None) -> ProofBundle:
+        """What leads to the newest head, or to the one of `size` leaves. Raises NotFound."""
+        asked = {} if size is None else {"size": size}
+        return self._get(ProofBundle, f"/v1/submissions/{submission_id}/bundle", **asked)
 
     def status(self) -> api.Status:
         return self._get(api.Status, "/v1/status")

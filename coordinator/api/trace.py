@@ -9,7 +9,7 @@ from coordinator.bundle import proof_bundle
 from coordinator.trace import trace
 from protocol.bundle import ProofBundle
 from protocol.trace import Trace
-from protocol.wire import Hash32
+from protocol.wire import Hash32, UInt64
 
 router = APIRouter(tags=["audit"])
 
@@ -22,7 +22,7 @@ def get_trace(coordinator: CoordinatorOf, subject: Hash32) -> Trace:
 
 
 @router.get("/submissions/{submission_id}/bundle")
-def get_bundle(coordinator: CoordinatorOf, submission_id: Hash32) -> ProofBundle:
-    """All that `proofpool audit verify --bundle` needs, in one document."""
+def get_bundle(coordinator: CoordinatorOf, submission_id: Hash32, size: UInt64 | None = None) -> ProofBundle:
+    """All that `proofpool audit verify --bundle` needs, in one document that leads to the head of `size` leaves."""
     with coordinator.reading() as session:
-        return proof_bundle(coordinator, session, submission_id)
+        return proof_bundle(coordinator, session, submission_id, size)

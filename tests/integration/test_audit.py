@@ -17,6 +17,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from coordinator.bundle import proof_bundle
+from coordinator.checkpoints import sign_checkpoints
 from coordinator.db.chain import Allotment
 from coordinator.db.log import Event
 from coordinator.db.work import SubmissionRow, VerdictRow
@@ -25,12 +26,14 @@ from protocol.bundle import ProofBundle
 from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.chain.cases import NOT_SETTLED
 from protocol.cli import run
+from protocol.merkle.checkpoint import sign_checkpoint
 from protocol.merkle.history import event_leaf_hash
 from protocol.reasons import Cost, Outcome, RejectReason
 from protocol.wire import Signed, Verdict
 from tests.integration.conftest import Start, World, new_world
+from tests.integration.served import served
 from tests.integration.test_earnings import commit, propose
-from verifier.audit.ground import Ground, chain_ground, claims_alone, trusted_head
+from verifier.audit.ground import Ground, KnownHead, chain_ground, claims_alone, trusted_head
 from verifier.audit.step import Report, StepState
 from verifier.audit.trace import trace_lines
 from verifier.audit.verify import verify_bundle
@@ -152,9 +155,9 @@ def test_a_bundle_alone_is_consistent_and_a_known_head_anchors_it(history: Histo
     alone = verify_bundle(bundle, claims_alone(bundle), history.paid)
     assert alone.result == "consistent, not anchored" and alone.exit_code == 0
     head = bundle.chain.heads[-1]
-    known = verify_bundle(bundle, trusted_head(bundle, head.epoch, head.size, head.root), history.paid)
+    known = verify_bundle(bundle, trusted_head(bundle, KnownHead(head.epoch, head.size, head.root)), history.paid)
     assert known.result == "ok"
-    wrong = verify_bundle(bundle, trusted_head(bundle, head.epoch, head.size, ELSEWHERE), history.paid)
+    wrong = verify_bundle(bundle, trusted_head(bundle, KnownHead(head.epoch, head.size, ELSEWHERE)), history.paid)
     assert failed(wrong) == {"heads"}
 
 
@@ -273,6 +276,33 @@ def test_the_command_checks_a_bundle_and_answers_with_its_exit_code(
     assert run([*command, "--trusted-head", "1:2"]) == 2
     file.write_text("{}")
     assert run(command) == 2
+
+
+def test_a_checkpoint_that_somebody_kept_anchors_a_bundle(
+    history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also one that isn't the newest, if the bundle is made to lead to it."""
+    world, kept, file = history.world, tmp_path / "kept.note", tmp_path / "bundle.json"
+    sign_checkpoints(world.coordinator)
+    last = max(head.epoch for head in history.bundle.chain.heads)
+    kept.write_text(world.client().checkpoint(last))
+    world.close_epoch()
+    index_chain(world.coordinator)
+    with served(world) as url:
+        about = ["audit", "bundle", history.paid, "--coordinator", url, "--out", str(file)]
+        assert run([*about, "--trusted-head", str(kept)]) == 0
+        capsys.readouterr()
+        assert run(["audit", "verify", history.paid, "--bundle", str(file), "--trusted-head", str(kept)]) == 0
+        assert f"\nok (anchored: head of epoch {last}; " in capsys.readouterr().out
+        assert run(["audit", "verify", history.paid, "--coordinator", url, "--trusted-head", str(kept)]) == 0
+        assert "\nok (anchored: head of epoch" in capsys.readouterr().out
+    assert world.coordinator.log_signer is not None
+    kept.write_text(sign_checkpoint(world.coordinator.log_signer, 5, ELSEWHERE))
+    assert run(["audit", "verify", history.paid, "--bundle", str(file), "--trusted-head", str(kept)]) == 3
+    kept.write_text(kept.read_text().replace("proofpool/31337", "proofpool/31338"))
+    assert run(["audit", "verify", history.paid, "--bundle", str(file), "--trusted-head", str(kept)]) == 3
+    kept.write_text("no note")
+    assert run(["audit", "verify", history.paid, "--bundle", str(file), "--trusted-head", str(kept)]) == 2
 
 
 def test_a_trace_names_every_stage(history: History) -> None:

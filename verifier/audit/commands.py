@@ -10,7 +10,7 @@ import typer
 
 from verifier.audit.challenge_commands import challenge
 from verifier.audit.dispute_commands import dispute_earnings
-from verifier.audit.evidence import fetch_bundle, gathered
+from verifier.audit.evidence import fetch_bundle, gathered, read_head
 from verifier.audit.export_commands import export
 from verifier.audit.fairness_commands import fairness
 from verifier.audit.inclusion_commands import challenge_inclusion
@@ -80,11 +80,16 @@ def bundle(
     submission_id: SubmissionId,
     out: Annotated[Path, typer.Option("--out", help="Where to put the file.")],
     coordinator: CoordinatorOption = DEFAULT_URL,
+    trusted_head: TrustedHeadOption = None,
 ) -> None:
-    """Keep everything about a submission in one file, to be checked anywhere and at any time."""
+    """Keep everything about a submission in one file, to be checked anywhere and at any time.
+
+    Its proofs lead to the log's newest head, or to the one that is given.
+    """
     from protocol.files import write_atomically
 
-    write_atomically(out, fetch_bundle(coordinator, submission_id).model_dump_json().encode())
+    size = None if trusted_head is None else read_head(trusted_head).size
+    write_atomically(out, fetch_bundle(coordinator, submission_id, size).model_dump_json().encode())
     typer.echo(str(out))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from protocol.bundle import ProofBundle
-    from verifier.audit.ground import Ground
+    from verifier.audit.ground import Ground, KnownHead
 
 MAKE_ONE = "make one with `proofpool audit bundle`"
 
@@ -21,15 +21,37 @@ def gathered(
 ) -> tuple[ProofBundle, Ground]:
     """Raises UsageError for a file that can't be read, or flags of which one would be passed over."""
     _check_ground(chain, ledger, head)
-    evidence = read_bundle(bundle) if bundle is not None else fetch_bundle(coordinator, submission_id)
-    return evidence, ground_of(evidence, chain, ledger, head)
+    known = None if head is None else read_head(head)
+    if bundle is not None:
+        evidence = read_bundle(bundle)
+    else:
+        evidence = fetch_bundle(coordinator, submission_id, known.size if known is not None else None)
+    return evidence, ground_of(evidence, chain, ledger, known)
 
 
-def fetch_bundle(coordinator: str, submission_id: str) -> ProofBundle:
+def fetch_bundle(coordinator: str, submission_id: str, size: int | None = None) -> ProofBundle:
+    """`size`: of the log's head that its proofs are to lead to; else the newest."""
     from protocol.client import CoordinatorClient
 
     with closing(CoordinatorClient(coordinator)) as client:
-        return client.bundle(submission_id)
+        return client.bundle(submission_id, size)
+
+
+def read_head(text: str) -> KnownHead:
+    """`EPOCH:SIZE:ROOT`, or the file of a checkpoint that somebody kept, and so trusts. Raises UsageError."""
+    from protocol.errors import UsageError, VerificationFailed
+    from protocol.merkle.checkpoint import Checkpoint
+    from protocol.merkle.note import split_note
+    from verifier.audit.ground import KnownHead, parse_head
+
+    if not Path(text).is_file():
+        return parse_head(text)
+    try:
+        checkpoint = Checkpoint.parse(split_note(Path(text).read_text("utf-8"))[0])
+    except (OSError, ValueError, VerificationFailed) as error:
+        todo = "keep one with `proofpool audit checkpoint --out FILE`"
+        raise UsageError("that is no signed checkpoint", f"{text}: {error}", todo) from error
+    return KnownHead(None, checkpoint.size, checkpoint.root, checkpoint.origin)
 
 
 def read_bundle(file: Path) -> ProofBundle:
@@ -61,13 +83,13 @@ def _check_ground(chain: str | None, ledger: str | None, head: str | None) -> No
     check_ledger(chain, ledger)
 
 
-def ground_of(evidence: ProofBundle, chain: str | None, ledger: str | None, head: str | None) -> Ground:
+def ground_of(evidence: ProofBundle, chain: str | None, ledger: str | None, head: KnownHead | None) -> Ground:
     from protocol.chain.contracts import Contracts
     from protocol.clock import SystemClock
-    from verifier.audit.ground import chain_ground, claims_alone, parse_head, trusted_head
+    from verifier.audit.ground import chain_ground, claims_alone, trusted_head
 
     if chain is not None:
         contracts = Contracts.connect(chain, ledger or evidence.chain.contracts.ledger, SystemClock())
         with closing(contracts.client.rpc):
             return chain_ground(evidence, contracts)
-    return claims_alone(evidence) if head is None else trusted_head(evidence, *parse_head(head))
+    return claims_alone(evidence) if head is None else trusted_head(evidence, head)

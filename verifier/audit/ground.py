@@ -21,7 +21,8 @@ from protocol.bundle import (
 from protocol.chain.cases import CaseState
 from protocol.chain.contracts import Contracts, Read
 from protocol.draw import FOREVER
-from protocol.errors import TransactionReverted, UsageError
+from protocol.errors import TransactionReverted, UsageError, VerificationFailed
+from protocol.merkle.checkpoint import origin_of
 from protocol.wire import ZERO_HASH
 from verifier.audit.step import StillOpen, Values, must_equal, must_hold
 
@@ -54,20 +55,48 @@ def claims_alone(bundle: ProofBundle) -> Ground:
     return Ground(bundle.chain, {}, "")
 
 
-def trusted_head(bundle: ProofBundle, epoch: int, size: int, root: str) -> Ground:
-    """Offline, with one head known from elsewhere: history up to it is anchored, chain state is still claimed."""
-    return Ground(bundle.chain, {epoch: (size, root)}, f"head of epoch {epoch}; chain state as claimed")
+@dataclass(frozen=True)
+class KnownHead:
+    """A head that the auditor knows from elsewhere: by its epoch, or by the `origin` of a signed checkpoint."""
+
+    epoch: int | None
+    size: int
+    root: str
+    origin: str | None = None
 
 
-def parse_head(text: str) -> tuple[int, int, str]:
+def trusted_head(bundle: ProofBundle, head: KnownHead) -> Ground:
+    """Offline, with one head known from elsewhere: history up to it is anchored, chain state is still claimed.
+
+    Raises VerificationFailed where nothing in the bundle leads to a checkpoint.
+    """
+    epoch = head.epoch if head.epoch is not None else _epoch_of(bundle.chain, head)
+    return Ground(bundle.chain, {epoch: (head.size, head.root)}, f"head of epoch {epoch}; chain state as claimed")
+
+
+def parse_head(text: str) -> KnownHead:
     """`EPOCH:SIZE:ROOT`. Raises UsageError."""
     try:
         epoch, size, root = text.split(":")
-        return int(epoch), int(size), root.lower()
+        return KnownHead(int(epoch), int(size), root.lower())
     except ValueError as error:
         raise UsageError(
-            "a trusted head is EPOCH:SIZE:ROOT", text, "copy one from a checkpoint that you know"
+            "a trusted head is EPOCH:SIZE:ROOT, or the file of a checkpoint", text, "copy one from where you know it"
         ) from error
+
+
+def _epoch_of(facts: ChainFacts, head: KnownHead) -> int:
+    """Of a checkpoint, which names a size only. Raises VerificationFailed."""
+    origin = origin_of(facts.chain_id, facts.contracts.ledger, facts.pool_id)
+    must_equal("the checkpoint is of another log", head.origin, origin)
+    found = next((claimed.epoch for claimed in facts.heads if claimed.size == head.size), None)
+    if found is None:
+        sizes = ", ".join(str(claimed.size) for claimed in facts.heads)
+        todo = "`proofpool audit bundle HASH --trusted-head FILE` makes one that does"
+        raise VerificationFailed(
+            "the bundle doesn't lead to this checkpoint", f"{head.size} leaves; its heads have {sizes}", todo
+        )
+    return found
 
 
 def chain_ground(bundle: ProofBundle, contracts: Contracts) -> Ground:

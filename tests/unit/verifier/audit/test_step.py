@@ -7,7 +7,7 @@ import json
 import pytest
 
 from protocol.errors import ChainError, UsageError, VerificationFailed
-from verifier.audit.ground import parse_head
+from verifier.audit.ground import KnownHead, parse_head
 from verifier.audit.report import print_report
 from verifier.audit.step import Report, Step, StepState, StillOpen, Values, must_equal, must_hold, take_step
 
@@ -68,7 +68,7 @@ def test_the_document_has_every_step_with_its_values() -> None:
 
 
 def test_a_trusted_head_is_epoch_size_and_root() -> None:
-    assert parse_head("3:120:0xAB") == (3, 120, "0xab")
+    assert parse_head("3:120:0xAB") == KnownHead(3, 120, "0xab")
     for text in ("3:120", "x:1:0x", "", "1:2:3:4"):
         with pytest.raises(UsageError):
             parse_head(text)
