@@ -158,7 +158,7 @@ def test_a_false_acceptance_names_who_gave_it_and_how_to_challenge_it(
     liars = {view.validator for view in real.world.client().submission(submission_id).verdicts}
     code, found = auditor.document(submission_id)
     assert (code, found["result"], found["here"]["outcome"]) == (3, "failed", "slash")
-    assert {verdict["validator"] for verdict in found["verdicts"]} == liars
+    assert {verdict["validator"] for verdict in found["verdicts"]} == set(found["contradicted"]) == liars
     for verdict in found["verdicts"]:
         assert (verdict["agreement"], verdict["stamp"], verdict["is_close"]) == ("contradicted", "doesn't hold", False)
         assert (verdict["outcome"], verdict["outcome_here"]) == ("accept", "slash")

@@ -30,7 +30,7 @@ from protocol.errors import VerificationFailed
 from protocol.reasons import Outcome
 from protocol.rules import Rules
 from protocol.tokenizer import Tokenizer
-from protocol.wire import Hash32, UInt64, WeightsRelease
+from protocol.wire import Address, Hash32, UInt64, WeightsRelease
 from verifier.audit.comparison import ReplayedVerdict, compare
 from verifier.audit.ground import Ground
 from verifier.audit.pinned import ModelSource
@@ -58,9 +58,9 @@ Remedy = Literal["challenge", "appeal"]
 class Replay(BaseModel):
     """What the checks say on this machine of one submission, and of each verdict on it.
 
-    `here` is about every rollout, whatever was drawn. `standing` is the log's decision, None before it. `remedy`: what
-    is open to whoever finds the decision wrong. `missed_by_draw`: no verdict is false, and yet what they accepted is
-    a forgery, by rollouts that no seat had drawn.
+    `here` is about every rollout, whatever was drawn. `standing` is the log's decision, None before it. `contradicted`:
+    validators of verdicts that don't hold, each once. `missed_by_draw`: no verdict is false, and yet what they accepted
+    is a forgery, by rollouts that no seat had drawn. `remedy`: what is open to whoever finds the decision wrong.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,6 +74,7 @@ class Replay(BaseModel):
     standing: Literal["accepted", "rejected"] | None
     here: FileReport
     verdicts: tuple[ReplayedVerdict, ...]
+    contradicted: tuple[Address, ...]
     missed_by_draw: bool
     remedy: Remedy | None
 
@@ -272,6 +273,7 @@ def _summary(
         standing="accepted" if accepted else "rejected" if rejected else None,
         here=here,
         verdicts=verdicts,
+        contradicted=tuple(dict.fromkeys(verdict.validator for verdict in verdicts if not verdict.holds)),
         missed_by_draw=missed,
         remedy=_remedy(ground, here, verdicts),
     )

@@ -47,7 +47,8 @@ def _lines(found: Replay, command: str | None) -> Iterator[str]:
     if command is not None:
         yield f"do: {command}"
     yield f"as of: {found.as_of}"
-    yield f"{found.result}{f' (anchored: {found.anchor})' if found.anchor else ''}{_blamed(found)}"
+    blamed = f"; contradicted: {', '.join(found.contradicted)}" if found.contradicted else ""
+    yield f"{found.result}{f' (anchored: {found.anchor})' if found.anchor else ''}{blamed}"
 
 
 def _verdict_lines(found: ReplayedVerdict) -> Iterator[str]:
@@ -113,9 +114,3 @@ def _outcome(report: CheckReport | None) -> str:
 
 def _margin(report: CheckReport | None) -> str:
     return "" if report is None else number_text(report.margin)
-
-
-def _blamed(found: Replay) -> str:
-    """Whose verdicts don't hold."""
-    names = ", ".join(dict.fromkeys(verdict.validator for verdict in found.verdicts if not verdict.holds))
-    return f"; contradicted: {names}" if names else ""

@@ -26,6 +26,7 @@ def replay(*verdicts: ReplayedVerdict, **changes: Any) -> Replay:
         "standing": "accepted",
         "here": FileReport.of(Examination(None, (check(),))),
         "verdicts": verdicts,
+        "contradicted": tuple(verdict.validator for verdict in verdicts if not verdict.holds),
         "missed_by_draw": False,
         "remedy": None,
     }
