@@ -2,14 +2,15 @@
 
 In: Solidity sources. Out: `Mutant`s, each a line's replacement. A line is changed by what it holds: comparisons,
 arithmetic, conditions, `if … revert` guards, statements that write, modifiers. Comments, imports, events, errors and
-declarations aren't logic and stay as they are.
+declarations aren't logic and stay as they are, and so does what the compiler asks for: the rest of an assignment that
+began on the line above, and the first assignment of a storage pointer that a function returns.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +38,12 @@ _SWAPS = (
 )
 _MODIFIERS = (" nonReentrant", " onlyCourt", " onlyPools", " onlyLedger", " onlyCreator(poolId)")
 _NOT_LOGIC = re.compile(
-    r"^\s*(//|/\*|\*|import|pragma|event|error|using|contract|library|abstract|struct|enum|constructor)"
+    r"^\s*(//|/\*|\*|import|pragma|event|error|using|contract|library|abstract|struct|enum|constructor|modifier)"
 )
 _GUARD = re.compile(r"^(\s*)if \(.*\) revert [^;]*;\s*$")
 _WRITE = re.compile(r"^\s*[A-Za-z_][\w.\[\]()]* (=|\+=|-=|\|=) [^;]*;\s*$|^\s*[\w.\[\]]+(\+\+|--);\s*$")
+_RETURNS = re.compile(r"\breturns \(([^)]*)\)")
+_STORAGE_NAME = re.compile(r" storage (\w+)")
 _CALL = re.compile(r"^\s*(?!return|emit|revert)[A-Za-z_][\w.()]*\([^;]*\);\s*$")
 
 
@@ -68,12 +71,14 @@ class Mutant:
 
 def mutants_of(file: str, source: str) -> list[Mutant]:
     """All mutants of a source, in order."""
+    lines = source.split("\n")
+    pointers = {name for names in _RETURNS.findall(source) for name in _STORAGE_NAME.findall(names)}
     return [
         Mutant(file, number, line, changed)
-        for number, line in enumerate(source.split("\n"), start=1)
+        for number, (above, line) in enumerate(zip(["", *lines], lines, strict=False), start=1)
         if _is_logic(line)
         for changed in dict.fromkeys(_changes(line))
-        if changed != line
+        if changed != line and (changed or not _is_needed(above, line, pointers))
     ]
 
 
@@ -87,6 +92,11 @@ def sample(folder: Path, count: int, seed: int) -> Sequence[Mutant]:
 def _is_logic(line: str) -> bool:
     code = line.split("//")[0]
     return bool(code.strip()) and not _NOT_LOGIC.match(line) and " constant " not in code and " immutable " not in code
+
+
+def _is_needed(above: str, line: str, pointers: Set[str]) -> bool:
+    """Whether nothing would compile without the line."""
+    return above.rstrip().endswith(" =") or line.partition(" = ")[0].strip() in pointers
 
 
 def _changes(line: str) -> Iterator[str]:

@@ -39,6 +39,19 @@ def test_comparisons_guards_writes_calls_and_modifiers_are_changed() -> None:
     }
 
 
+def test_what_the_compiler_asks_for_is_not_left_out() -> None:
+    """The calls are those of a constant's value and of a storage pointer; a call that nobody asks for goes."""
+    source = """\
+    bytes32 private constant KIND =
+        keccak256("Kind(uint64 poolId)");
+    modifier onlyCourt() {
+        _check(poolId);
+    function _open(uint64 poolId) private view returns (Pool storage pool) {
+        pool = _existing(poolId);
+        state = _existing(poolId);"""
+    assert changed_lines(mutants_of("One.sol", source)) == {4: [""], 7: [""]}
+
+
 def test_a_mutant_is_applied_to_its_own_source_only() -> None:
     mutant = mutants_of("One.sol", SOURCE)[1]
     assert mutant.apply(SOURCE).split("\n")[5] == mutant.after
