@@ -233,6 +233,23 @@ contract RegistryTest is World {
         assertEq(registry.freeStake(provider), 700 ether, "everything");
     }
 
+    /// Mirrors of the chain follow holds by this event alone. An earlier case fell, so the later one takes a first share.
+    function test_the_event_of_a_slash_says_what_was_burned_paid_and_freed() public {
+        _moveToPoolWithShares(1_000, 5_000);
+        vm.startPrank(address(court));
+        (uint128 fallen,) = registry.holdAllotment(poolId, node, "fallen", 1_000, 5_000);
+        (uint128 held, uint8 offence) = registry.holdAllotment(poolId, node, "standing", 1_000, 5_000);
+        registry.freeAllotment(poolId, node, "fallen", fallen);
+        assertEq(held, 100 ether, "held as the second");
+        SlashOrder memory order = _order(held, offence);
+        order.submissionId = "standing";
+        vm.expectEmit();
+        emit Registry.Slashed(poolId, provider, node, "standing", 20 ether, 18 ether, 2 ether, 80 ether);
+        registry.slash(order);
+        vm.stopPrank();
+        assertEq(registry.allotmentOf(node, poolId).held, 0, "nothing stays held");
+    }
+
     /// Whatever is held, freed, slashed and moved between: a case takes at most its hold, all holds together at most
     /// the allotment, and the other node keeps everything.
     function testFuzz_slash_is_bounded_by_hold_and_allotment(

@@ -31,7 +31,7 @@ contract Actors is Dealings {
     }
 
     function selectors() external pure returns (bytes4[] memory list) {
-        list = new bytes4[](22);
+        list = new bytes4[](23);
         (list[0], list[1], list[2]) = (this.doStake.selector, this.doWithdraw.selector, this.doAllot.selector);
         (list[3], list[4], list[5]) = (this.doDeallot.selector, this.doRelease.selector, this.doBond.selector);
         (list[6], list[7], list[8]) = (this.doLeave.selector, this.doWait.selector, this.doFund.selector);
@@ -40,6 +40,7 @@ contract Actors is Dealings {
         (list[14], list[15]) = (this.doAnswer.selector, this.doTopUp.selector);
         (list[16], list[17], list[18]) = (this.doChallenge.selector, this.doImplicate.selector, this.doJury.selector);
         (list[19], list[20], list[21]) = (this.doDispute.selector, this.doSettle.selector, this.doMeddle.selector);
+        list[22] = this.doSettleWork.selector;
     }
 
     // --- what can be done ---
@@ -159,6 +160,21 @@ contract Actors is Dealings {
         }
         (Verdict memory verdict, bytes memory signature) = acceptanceOf(id, epoch, position % numJudges);
         try court.implicate(id, verdict, signature) {} catch {}
+    }
+
+    /// The log settles a submission that has a case, and somebody shows that: where it was accepted, its payment is
+    /// held once, while the case is open or was upheld.
+    function doSettleWork(uint256 which, bool accepted) external {
+        if (_caseIds.length == 0) return;
+        bytes32 id = _caseIds[which % _caseIds.length];
+        Cases.Case memory entry = court.caseOf(id);
+        bool isHeld = accepted && entry.heldEarnings == 0
+            && (_isOpen(entry) || entry.state == Cases.CaseState.Upheld);
+        try court.holdPayment(id, settledLeaf(id, accepted)) {
+            assertTrue(isHeld, "a payment held that wasn't to be");
+        } catch {
+            assertTrue(!isHeld, "a payment not held");
+        }
     }
 
     /// Appeals, enforces or resolves whatever is due.

@@ -38,8 +38,12 @@ abstract contract Judging is Accusing {
 
     /// Logs that round 0 has settled the submission: the leaf, and its path.
     function settled(Court.Accusation memory a, bool accepted) internal returns (Court.Inclusion memory leaf) {
+        return settledLeaf(idOf(a.submission), accepted);
+    }
+
+    function settledLeaf(bytes32 id, bool accepted) internal returns (Court.Inclusion memory leaf) {
         leaf.document = settledDocument(accepted);
-        leaf.leafIndex = append(idOf(a.submission), leaf.document);
+        leaf.leafIndex = append(id, leaf.document);
         leaf.epoch = commitAndSeal();
         leaf.proof = log.inclusion(leaf.leafIndex, log.size);
     }
