@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {Bench} from "../Bench.sol";
 import {Cases} from "../Cases.sol";
 import {Court} from "../Court.sol";
+import {Ledger} from "../Ledger.sol";
 import {Panels} from "../Panels.sol";
 import {Evidence} from "../Evidence.sol";
 import {Vote} from "../Types.sol";
@@ -107,6 +108,8 @@ contract ChallengeTest is Judging {
         vm.expectRevert(Evidence.NotInLog.selector);
         court.holdPayment(other, leaf);
         challengeBy(stranger, a);
+        vm.expectEmit(0);
+        emit Ledger.EarningsDeducted(poolId, provider, id, 1 ether);
         court.holdPayment(id, leaf);
         vm.expectRevert(abi.encodeWithSelector(Court.PaymentHeld.selector, id));
         court.holdPayment(id, leaf);
@@ -117,7 +120,10 @@ contract ChallengeTest is Judging {
         Court.Accusation memory a = accusation(NODE, 0);
         bytes32 id = challengeBy(stranger, a);
         decide(id, Vote.Uphold);
-        court.holdPayment(id, settled(a, true));
+        Court.Inclusion memory leaf = settled(a, true);
+        vm.expectEmit();
+        emit Ledger.EarningsDeducted(poolId, provider, id, 1 ether);
+        court.holdPayment(id, leaf);
         assertEq(ledger.withheld(poolId, provider), 1 ether, "deducted for good");
         assertEq(court.caseOf(id).heldEarnings, 1 ether, "the case says so");
     }

@@ -103,6 +103,19 @@ contract GuardsTest is Judging, Earning, Promising {
         _wasTurnedAway("appeal");
     }
 
+    function test_no_payment_is_held_while_an_appeals_bond_comes_in() public {
+        Court.Accusation memory a = accusation(NODE, 0);
+        Court.Inclusion memory leaf = settled(a, true);
+        bytes32 id = court.accuse(a);
+        give(provider, address(court), BOND);
+        CallingCredits(address(credits)).arm(address(court), abi.encodeCall(court.holdPayment, (id, leaf)));
+        vm.prank(provider);
+        court.appeal(id);
+        _wasTurnedAway("holdPayment");
+        court.holdPayment(id, leaf);
+        assertEq(ledger.withheld(poolId, provider), 1 ether, "held after that");
+    }
+
     function test_nobody_gets_into_the_jury_while_a_disputes_bond_moves() public {
         uint64 epoch = _earned();
         give(stranger, address(jury), BOND);
