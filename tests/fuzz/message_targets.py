@@ -22,8 +22,10 @@ from protocol.chain.pool import LogHead
 from protocol.errors import NotCanonical, ShardCorrupt, SignatureInvalid, VerificationFailed
 from protocol.events import LogEvent
 from protocol.http import authorization, verify_request
+from protocol.merkle.checkpoint import Checkpoint, open_checkpoint, origin_of, sign_checkpoint
 from protocol.merkle.commitment import verify_commitment
 from protocol.merkle.history import MemoryLog, event_leaf_hash_of, verify_consistency, verify_inclusion
+from protocol.merkle.note import KeyType, NoteKey, NoteSigner, public_key_of, split_note
 from protocol.merkle.standard import verify_earnings, verify_pairs
 from protocol.shardcast import manifest
 from protocol.shardcast.manifest import Manifest, Shard, read_manifest
@@ -41,6 +43,8 @@ from verifier.history import History
 
 DOMAIN = SigningDomain(chain_id=31337, contract="0x" + "11" * 20, salt="0x" + "22" * 32)
 SIGNER = Signer((7).to_bytes(32, "big"))
+LOG = NoteSigner(origin_of(31337, ADDRESS, 1), bytes(range(32)))
+WITNESS = NoteKey("witness", public_key_of(bytes(32)), KeyType.COSIGNATURE)
 _MODULES = (wire, api, bundle, trace, rules, rollouts, manifest)
 
 
@@ -66,6 +70,21 @@ def read_message(data: bytes) -> None:
         except ValidationError:
             continue
         _check_message(message)
+
+
+def read_note(data: bytes) -> None:
+    """Whatever a checkpoint's note says, only what the log's key signed is taken for its word."""
+    text = data.decode("utf-8", "replace")
+    signed = open_checkpoint(text, LOG.key, [WITNESS])
+    assert text.startswith(signed.checkpoint.text)
+    signed_texts = {Checkpoint.parse(split_note(note.decode())[0]).text for note in _note_seeds()}
+    assert signed.checkpoint.text in signed_texts
+
+
+def _note_seeds() -> list[bytes]:
+    """Checkpoints, with a witness and without, and the line of a verifier key."""
+    notes = [sign_checkpoint(LOG, size, HASH) for size in (0, 4711)]
+    return [note.encode() for note in (*notes, NoteSigner("witness", bytes(32)).cosign(notes[1], 1_700_000_000))]
 
 
 def _check_message(message: BaseModel) -> None:
@@ -257,6 +276,7 @@ MESSAGE_TARGETS = (
     Target("signature", read_signature, (), lambda: [SIGNER.sign_digest(sha256(b"")).encode()]),
     Target("authorization", read_authorization, (), _authorization_seeds, is_json=True),
     Target("merkle_proof", read_merkle_proof, (), _merkle_seeds, is_json=True),
+    Target("note", read_note, (VerificationFailed,), _note_seeds),
     Target("manifest", read_any_manifest, (ShardCorrupt,), lambda: [_manifest().to_bytes()], is_json=True),
     Target("bundle", audit_bundle, (ValidationError,), honest_bundle, is_json=True),
     Target("log", follow_log, (ValidationError, NotCanonical), honest_log, is_json=True),
