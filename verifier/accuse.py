@@ -34,6 +34,8 @@ CREATE TABLE IF NOT EXISTS closed_case (submission_id TEXT PRIMARY KEY) STRICT, 
 
 ROUNDS = (0, REAUDIT_ROUND)
 TOO_LATE = "AccusedTooLate"
+WATCHED_SECONDS = 900
+"""How long after its end a case is looked at, in chain seconds: a reorg may take the end back."""
 FIRST_COME = ("CaseExists", "WrongState", "TooEarly")
 """Refusals that say a colleague was first, or the chain's clock is a block behind."""
 
@@ -56,6 +58,8 @@ class Accuser:
         self._history = history
         self._looked_at: dict[str, set[str]] = {}
         """Signatures of the verdicts that were named, or need not be, of each open case; a restart looks again."""
+        self._ended: dict[str, int] = {}
+        """Cases that were over, and when that was seen first."""
         db.executescript(SCHEMA)
 
     def turn(self) -> None:
@@ -63,6 +67,7 @@ class Accuser:
 
         Each has its deadline, and a coordinator may withhold, or answer nonsense for, whichever it pleases.
         """
+        self._reopen()
         for submission_id in self.open_cases():
             try:
                 self._advance(submission_id)
@@ -90,9 +95,21 @@ class Accuser:
         elif case.state is CaseState.ACCUSED and self._chain.time() >= case.deadline:
             self._enforce(submission_id)
         elif case.state.is_over:
+            self._ended.setdefault(submission_id, self._chain.time())
             self._close(submission_id, case.state.name.lower())
         elif case.round == REAUDIT_ROUND:
             self._implicate(submission_id)
+
+    def _reopen(self) -> None:
+        """Go on with cases whose end a reorg has taken back: it may have dropped who ended them, too."""
+        now = self._chain.time() if self._ended else 0
+        for submission_id, seen_time in list(self._ended.items()):
+            if now > seen_time + WATCHED_SECONDS:
+                del self._ended[submission_id]
+            elif not self._chain.case_of(submission_id).state.is_over:
+                del self._ended[submission_id]
+                self._db.execute("DELETE FROM closed_case WHERE submission_id = ?", (submission_id,))
+                get_logger().warning("case.reopened", submission_id=submission_id)
 
     def _try_to_accuse(self, submission_id: str) -> None:
         """Accuse as soon as enough verdicts are revealed; give up long after the Court stopped listening."""

@@ -44,6 +44,8 @@ CREATE TABLE IF NOT EXISTS jury_vote (
 
 PATIENCE = 8
 """Evidence that can't be had is asked for until this part of the jury's whole period is left to commit in."""
+WATCHED_SECONDS = 900
+"""How long after its end a case is looked at, in chain seconds: a reorg may take the end back."""
 REORG_BLOCKS = 64
 """Blocks that were looked at are looked at again: another one may be in their place, or a node had been behind."""
 FIRST_COME = frozenset(
@@ -71,11 +73,14 @@ class Jurors:
         self._client = client
         self._history = history
         self._judge = judge
+        self._ended: dict[str, int] = {}
+        """Cases that no jury was before any more, and when that was seen first."""
         db.executescript(SCHEMA)
 
     def turn(self) -> None:
         """One step further with each case before a jury; one that can't go on keeps no other from it."""
         self._look()
+        self._reopen()
         for case_id in self.open_cases():
             try:
                 self._advance(case_id)
@@ -109,6 +114,7 @@ class Jurors:
         case, jury, now = self._chain.case_of(case_id), self._chain.jury_of(case_id), self._chain.time()
         dispute = self._chain.dispute_of(case_id)
         if jury is None or not (dispute or case.state.is_before_jury):
+            self._ended.setdefault(case_id, now)
             self._close(case_id, case.state.name.lower())
         elif jury.is_complete or now >= jury.deadline:
             self._send("jury.resolved", case_id, lambda: self._resolve(case_id, dispute))
@@ -118,6 +124,21 @@ class Jurors:
             for position, juror in enumerate(jury.jurors):
                 if juror.validator == self._validator:
                     self._serve(case_id, jury, position, juror, now)
+
+    def _reopen(self) -> None:
+        """Go on with cases whose end a reorg has taken back: it may have dropped who ended them, too."""
+        now = self._chain.time() if self._ended else 0
+        for case_id, seen_time in list(self._ended.items()):
+            if now > seen_time + WATCHED_SECONDS:
+                del self._ended[case_id]
+            elif self._is_before_jury(case_id):
+                del self._ended[case_id]
+                self._db.execute("UPDATE jury_case SET is_over = 0 WHERE case_id = ?", (case_id,))
+                get_logger().warning("case.reopened", submission_id=case_id)
+
+    def _is_before_jury(self, case_id: str) -> bool:
+        is_open = self._chain.case_of(case_id).state.is_before_jury or self._chain.dispute_of(case_id) is not None
+        return is_open and self._chain.jury_of(case_id) is not None
 
     def _resolve(self, case_id: str, dispute: DisputeRecord | None) -> None:
         if dispute is None:

@@ -209,6 +209,31 @@ def test_a_summons_that_a_reorg_puts_into_blocks_that_were_looked_at_is_heard(be
     assert bench.state(case_id) is CaseState.OVERTURNED, "all jurors came"
 
 
+def test_an_end_that_a_reorg_takes_back_is_brought_about_again(bench: Bench) -> None:
+    """By verifiers that go on running, and have closed the case."""
+    world, rpc = bench.world, bench.world.contracts.client.rpc
+    case_id = accused_and_appealed(world)
+    running = [bench.jurors(signer) for signer in world.validators]
+
+    def turn() -> None:
+        for jurors in running:
+            jurors.turn()
+        world.chain.mine()
+
+    snapshot = ""
+    for _ in range(8):
+        if bench.jury(case_id).is_complete and not snapshot:
+            snapshot = rpc.call("evm_snapshot")
+        turn()
+    assert bench.state(case_id) is CaseState.OVERTURNED and all(not jurors.open_cases() for jurors in running)
+    assert rpc.call("evm_revert", snapshot) and bench.state(case_id) is CaseState.APPEALED
+    for _ in range(2):
+        turn()
+    assert bench.state(case_id) is CaseState.OVERTURNED
+    turn()
+    assert all(not jurors.open_cases() for jurors in running)
+
+
 def test_a_case_that_is_over_is_closed_once(bench: Bench) -> None:
     case_id = accused_and_appealed(bench.world)
     bench.until(lambda: bench.state(case_id).is_over)

@@ -19,7 +19,7 @@ from protocol.reasons import Outcome, RejectReason
 from protocol.signing import Signer
 from protocol.wire import Evidence, Signed, Submission, Task, Verdict
 from tests.unit.verifier.verifier_world import COORDINATOR, DOMAIN, NODE
-from verifier.accuse import Accuser, assemble
+from verifier.accuse import WATCHED_SECONDS, Accuser, assemble
 from verifier.history import History
 from verifier.verdicts import KeptVerdict, Verdicts
 
@@ -309,6 +309,24 @@ def test_from_accusation_to_slash(site: Site) -> None:
     assert site.court.enforced == [site.view.submission_id]
     site.accuser.turn()
     assert site.accuser.open_cases() == []
+
+
+@pytest.mark.parametrize("seconds", [WATCHED_SECONDS, WATCHED_SECONDS + 1])
+def test_an_end_that_a_reorg_takes_back_is_brought_about_again_for_a_while(site: Site, seconds: int) -> None:
+    accuser = site.accuser
+    accuser.turn()
+    accused = site.court.case
+    site.court.now = accused.deadline
+    for _ in range(2):
+        accuser.turn()
+    assert site.court.enforced == [site.view.submission_id] and accuser.open_cases() == []
+    site.court.case = accused
+    site.court.now += seconds
+    accuser.turn()
+    is_watched = seconds <= WATCHED_SECONDS
+    assert len(site.court.enforced) == (2 if is_watched else 1)
+    accuser.turn()
+    assert accuser.open_cases() == []
 
 
 def test_one_slash_alone_waits(site: Site) -> None:
