@@ -33,7 +33,7 @@ from protocol.signing import Signer, SigningDomain, TypedMessage, recover
 from tests.fuzz.example import ADDRESS, HASH, example
 from tests.fuzz.site import honest_bundle, honest_log
 from tests.fuzz.target import Target
-from verifier.audit.ground import claims_alone, trusted_head
+from verifier.audit.ground import KnownHead, claims_alone, trusted_head
 from verifier.audit.row_files import Format, write_rows
 from verifier.audit.rows import row_of
 from verifier.audit.served_log import ServedLog
@@ -212,7 +212,7 @@ def _manifest() -> Manifest:
 def audit_bundle(data: bytes) -> None:
     """Any bundle gets a report, on its own and against a trusted head."""
     found = bundle.ProofBundle.model_validate_json(data)
-    for ground in (claims_alone(found), trusted_head(found, 1, 3, HASH)):
+    for ground in (claims_alone(found), trusted_head(found, KnownHead(1, 3, HASH))):
         report = verify_bundle(found, ground, found.submission.message.id(found.chain.domain))
         assert report.result in ("failed", "ok", "consistent, not anchored")
         json.dumps(report.as_json())
