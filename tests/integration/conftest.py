@@ -104,6 +104,11 @@ class LocalChain:
 
 NODES = [pytest.param("anvil"), pytest.param("embedded", marks=() if find_anvil() is None else pytest.mark.slow)]
 
+ON_ONE_NODE = pytest.mark.parametrize(
+    "local_chain", ["embedded" if find_anvil() is None else "anvil"], indirect=True, scope="session"
+)
+"""For tests to which it makes no difference which node there is."""
+
 
 @pytest.fixture(scope="session", params=NODES)
 def local_chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalChain]:
