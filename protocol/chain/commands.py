@@ -214,9 +214,13 @@ def _print_info(found: ChainInfo) -> None:
         typer.echo(f"salt  {found.salt}")
         typer.echo(f"pools {found.num_pools}")
     for pool in found.pools:
-        state = "leasing" if pool.is_leasing else "not leasing"
+        lacks = f" (the coordinator's bond lacks {_coins(pool.missing_bond_wei)})" if pool.state == "unbonded" else ""
         typer.echo(
-            f"  {pool.pool_id}: {state}, {_coins(pool.funds_wei)} in funds, {_coins(pool.price_wei)} a unit,"
-            f" {pool.num_epochs} epochs, {pool.num_versions} versions, {pool.num_seats} seats,"
-            f" coordinator {pool.coordinator}"
+            f"  {pool.pool_id}: {pool.state}{lacks}, {_coins(pool.funds_wei)} in funds, {_coins(pool.paid_wei)} paid,"
+            f" {_coins(pool.price_wei)} a unit, {pool.num_epochs} epochs, {pool.num_versions} versions,"
+            f" {pool.num_seats} seats, coordinator {pool.coordinator}"
+        )
+        typer.echo(
+            f"     takes at least {_coins(pool.min_allotment_wei)} of a node, {_coins(pool.seat_bond_wei)} of a seat,"
+            f" {_coins(pool.appeal_bond_wei)} of an appeal, {_coins(pool.challenge_bond_wei)} of a challenge"
         )

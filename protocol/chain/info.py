@@ -6,7 +6,7 @@ In: a node, and the addresses of a deployment file or a Ledger. Out: `ChainInfo`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -34,15 +34,25 @@ class ContractInfo(_Shape):
 
 
 class PoolSummary(_Shape):
-    """A pool as the contracts have it; amounts in base units."""
+    """A pool as the contracts have it; amounts in base units.
+
+    `unbonded`: the coordinator's bond lacks `missing_bond_wei`, and until it is whole nothing is leased.
+    """
 
     pool_id: int
+    state: Literal["leasing", "unbonded", "paused", "closing"]
+    creator: str
     coordinator: str
     trainer: str
     price_wei: Wei
     verify_price_wei: Wei
     funds_wei: Wei
-    is_leasing: bool
+    paid_wei: Wei
+    min_allotment_wei: Wei
+    seat_bond_wei: Wei
+    appeal_bond_wei: Wei
+    challenge_bond_wei: Wei
+    missing_bond_wei: Wei
     num_epochs: int
     num_versions: int
     num_seats: int
@@ -108,28 +118,45 @@ def _contracts(client: ChainClient, addresses: Mapping[str, str], hashes: Mappin
 
 def _pools(contracts: Contracts, num_pools: int) -> Iterator[PoolSummary]:
     for pool_id in range(max(1, num_pools - NUM_POOLS_SHOWN + 1), num_pools + 1):
-        config, funds, is_leasing, num_epochs, num_versions, num_seats = contracts.read_all(
+        config, pool, num_epochs, num_versions, num_seats = contracts.read_all(
             [
                 Read("pools", "configOf", (pool_id,)),
-                Read("pools", "funds", (pool_id,)),
-                Read("pools", "isLeasing", (pool_id,)),
+                Read("pools", "poolOf", (pool_id,)),
                 Read("ledger", "epochCount", (pool_id,)),
                 Read("ledger", "numVersions", (pool_id,)),
                 Read("registry", "numSeats", (pool_id,)),
             ]
         )
+        bonded_wei = contracts.read("pools", "bondOf", pool_id, config["coordinator"])["amount"]
+        missing_bond_wei = max(0, config["coordinator_bond"] - bonded_wei)
         yield PoolSummary(
             pool_id=pool_id,
+            state=_state(pool, missing_bond_wei),
+            creator=pool["creator"],
             coordinator=config["coordinator"],
             trainer=config["trainer"],
             price_wei=config["price"],
             verify_price_wei=config["verify_price"],
-            funds_wei=funds,
-            is_leasing=is_leasing,
+            funds_wei=pool["pool_funds"],
+            paid_wei=pool["paid"],
+            min_allotment_wei=config["min_allotment"],
+            seat_bond_wei=config["seat_bond"],
+            appeal_bond_wei=config["appeal_bond"],
+            challenge_bond_wei=config["challenge_bond"],
+            missing_bond_wei=missing_bond_wei,
             num_epochs=num_epochs,
             num_versions=num_versions,
             num_seats=num_seats,
         )
+
+
+def _state(pool: Mapping[str, Any], missing_bond_wei: int) -> Literal["leasing", "unbonded", "paused", "closing"]:
+    """What keeps it from leasing, if anything (Pools.isLeasing)."""
+    if pool["closing_time"]:
+        return "closing"
+    if pool["paused"]:
+        return "paused"
+    return "unbonded" if missing_bond_wei else "leasing"
 
 
 def _version(client: ChainClient) -> str:

@@ -8,6 +8,8 @@ from coordinator.api.app import create_app
 from coordinator.bond import complete_bond
 from coordinator.db.chain import CoordinatorBond
 from coordinator.indexer import index_chain
+from protocol.chain.info import look
+from protocol.cli import run
 from protocol.errors import NotEligible, Rejected, TransactionReverted
 from protocol.reasons import RejectReason
 from testnet.chain.genesis import dev_signers
@@ -54,6 +56,28 @@ def test_a_handed_over_key_leases_nothing_until_its_owner_bonds(world: World) ->
     world.coordinator = make_coordinator(world.coordinator.config, world.contracts, successor, world.clock)
     world.transport = AppTransport(create_app(world.coordinator), world.portal)
     assert world.lease().check(successor.address, world.domain)
+
+
+def test_what_keeps_a_pool_from_leasing_is_told(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    pool_id, client, creator = new_pool(world), world.contracts.client, world.chain.creator
+
+    def told() -> tuple[str, int]:
+        pool = next(one for one in look(client, world.contracts, None).pools if one.pool_id == pool_id)
+        assert world.read("pools", "isLeasing", pool_id) == (pool.state == "leasing")
+        return pool.state, pool.missing_bond_wei
+
+    assert told() == ("unbonded", COORDINATOR_BOND_WEI)
+    url, ledger = client.rpc.url, world.contracts.addresses.ledger
+    assert run(["chain", "info", "--chain", url, "--ledger", ledger]) == 0
+    said = capsys.readouterr().out
+    assert f"  {pool_id}: unbonded (the coordinator's bond lacks " in said and " of a challenge" in said
+    world.send(creator, "credits", "mint", world.coordinator.signer.address, COORDINATOR_BOND_WEI)
+    complete_bond(world.contracts, pool_id, world.coordinator.signer)
+    assert told() == ("leasing", 0)
+    world.send(creator, "pools", "setPaused", pool_id, True)
+    assert told() == ("paused", 0)
+    world.send(creator, "pools", "close", pool_id)
+    assert told() == ("closing", 0)
 
 
 def test_a_bond_is_completed_once_and_only_by_the_pools_coordinator(world: World) -> None:

@@ -40,6 +40,11 @@ def refund(world: World) -> int:
 def audited(world: World) -> Report:
     report = audit_money(world.client(), world.contracts, world.client().pool())
     assert report.result == "ok", list(report.lines())
+    said = {name: value for step in report.steps for name, value in step.values.items()}
+    for name in ("earned_wei", "paid_wei", "withheld_wei", "owed_wei"):
+        assert sum(getattr(one, name) for one in report.accounts) == int(said[name]), "account by account"
+    for one, line in zip(report.as_json()["accounts"], report.lines(), strict=False):
+        assert line.startswith(f"account {one['account']}  earned_wei {one['earned_wei']}  ")
     return report
 
 

@@ -1,6 +1,6 @@
 """`proofpool audit money`: what the log says was earned, what the ledger owes and has paid, to the wei.
 
-In: the coordinator's log and its statement behind the newest root, the chain's contracts. Out: a `Report`. The log
+In: the coordinator's log and its statement behind the newest root, the chain's contracts. Out: a `MoneyReport`. The log
 is re-hashed and held against every anchored head, and each payment in it must be earned (`verifier/payments.py`):
 the same eyes with which a verifier looks at it before it attests.
 """
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from protocol.api import EarningsStatement, PoolInfo
 from protocol.chain.contracts import Contracts, Read
@@ -26,8 +27,44 @@ from verifier.history import History
 from verifier.reaudits import undue_reaudits
 
 BEFORE_ALL = -1
+AMOUNTS = ("earned_wei", "paid_wei", "withheld_wei", "owed_wei")
+NUM_SHOWN = 20
+"""Accounts that people are shown."""
 CLOSING = 2
 """Pools.State.Closing"""
+
+
+@dataclass(frozen=True)
+class AccountBooks:
+    """One account, in base units: what the log says it has earned, what it has claimed, what cases withhold."""
+
+    account: str
+    earned_wei: int
+    paid_wei: int
+    withheld_wei: int
+    owed_wei: int
+    """Withheld or not: whose that is in the end may still be open. Nothing, once claims have lapsed."""
+
+    def as_json(self) -> dict[str, str]:
+        amounts = (self.earned_wei, self.paid_wei, self.withheld_wei, self.owed_wei)
+        return {"account": self.account} | dict(zip(AMOUNTS, map(str, amounts), strict=True))
+
+
+@dataclass(frozen=True)
+class MoneyReport(Report):
+    """An audit of the money, and by account where it went, the largest earnings first."""
+
+    accounts: tuple[AccountBooks, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return super().as_json() | {"accounts": [one.as_json() for one in self.accounts]}
+
+    def lines(self) -> Iterable[str]:
+        for one in self.accounts[:NUM_SHOWN]:
+            yield "  ".join(f"{name} {value}" for name, value in one.as_json().items())
+        if (left := len(self.accounts) - NUM_SHOWN) > 0:
+            yield f"and {left} more accounts: --json has all"
+        yield from super().lines()
 
 
 @dataclass(frozen=True)
@@ -46,8 +83,8 @@ class Books:
     root_on_chain: str
     total_wei: int
     claimed_wei: dict[str, int]
-    withheld_wei: int
-    """By cases, of all accounts: held by open ones, or deducted for good."""
+    withheld_wei: dict[str, int]
+    """By cases, of each account: held by open ones, or deducted for good."""
     paid_wei: int
     funds_wei: int
     balance_wei: int
@@ -67,12 +104,12 @@ class Books:
         return Counter(self.history.payments.earnings(self.num_epochs))
 
 
-def audit_money(client: CoordinatorClient, contracts: Contracts, pool: PoolInfo) -> Report:
+def audit_money(client: CoordinatorClient, contracts: Contracts, pool: PoolInfo) -> MoneyReport:
     """Read both sides and compare them."""
     return audit_books(read_books(client, contracts, pool.pool_id), contracts)
 
 
-def audit_books(books: Books, contracts: Contracts) -> Report:
+def audit_books(books: Books, contracts: Contracts) -> MoneyReport:
     """Compare the log with the contracts."""
     checks = {
         "log": partial(check_log, books),
@@ -84,7 +121,16 @@ def audit_books(books: Books, contracts: Contracts) -> Report:
     steps = tuple(take_step(name, check) for name, check in checks.items())
     anchor = f"chain {contracts.client.chain_id}, Ledger {contracts.addresses.ledger}"
     as_of = f"block {books.block}, log of {books.head[0]} leaves"
-    return Report(f"pool {books.pool_id}", steps, anchor, as_of)
+    return MoneyReport(f"pool {books.pool_id}", steps, anchor, as_of, _accounts(books))
+
+
+def _accounts(books: Books) -> tuple[AccountBooks, ...]:
+    def of(account: str, earned_wei: int) -> AccountBooks:
+        paid_wei = books.claimed_wei[account]
+        owed_wei = 0 if books.have_lapsed else max(0, earned_wei - paid_wei)
+        return AccountBooks(account, earned_wei, paid_wei, books.withheld_wei[account], owed_wei)
+
+    return tuple(of(account, earned_wei) for account, earned_wei in books.earned_in_all.most_common())
 
 
 def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) -> Books:
@@ -112,7 +158,7 @@ def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) ->
         root_on_chain=newest["root"],
         total_wei=newest["total"],
         claimed_wei=_by_account(contracts, "claimed", pool_id, accounts, block),
-        withheld_wei=sum(_by_account(contracts, "withheld", pool_id, accounts, block).values()),
+        withheld_wei=_by_account(contracts, "withheld", pool_id, accounts, block),
         paid_wei=record["paid"],
         funds_wei=record["pool_funds"],
         balance_wei=ask("credits", "balanceOf", contracts.addresses.pools),
@@ -168,7 +214,8 @@ def check_owed(books: Books) -> Values:
     owed = 0 if books.have_lapsed else unpaid
     must_hold("the pool owes more than it has", owed <= books.funds_wei, f"owes {owed}, has {books.funds_wei}")
     must_hold("the contract lacks tokens", books.funds_wei <= books.balance_wei, f"balance {books.balance_wei}")
-    values = {"owed_wei": str(owed), "funds_wei": str(books.funds_wei), "withheld_wei": str(books.withheld_wei)}
+    withheld = sum(books.withheld_wei.values())
+    values = {"owed_wei": str(owed), "funds_wei": str(books.funds_wei), "withheld_wei": str(withheld)}
     return values | ({"lapsed_wei": str(unpaid)} if books.have_lapsed else {})
 
 
