@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer
 
@@ -37,6 +37,7 @@ class BondStatus(BaseModel):
     """What a command found and did: `added_wei` (less than zero: taken back), then `bonded_wei` of `wanted_wei`."""
 
     model_config = ConfigDict(frozen=True)
+    schema_version: Literal[1] = 1
     pool_id: int
     coordinator: Address
     added_wei: WeiChange
@@ -95,7 +96,7 @@ def complete_bond(contracts: Contracts, pool_id: int, signer: Signer, journal: J
     if missing_wei > balance_wei:
         raise NotEligible(
             "the coordinator hasn't got the credits for its bond",
-            f"{balance_wei} of {missing_wei} that are missing of {wanted_wei}",
+            f"it has {balance_wei} wei; {missing_wei} of {wanted_wei} wei are missing",
             f"send credits to {signer.address}",
         )
     if missing_wei:

@@ -48,7 +48,7 @@ def banner(run: Run) -> str:
         "",
         *(f"  {name:<12} {checksummed(address)}" for name, address in found["contracts"].items()),
         "",
-        *(f"  {name:<12} {checksummed(address)}{_cheat(run, name)}" for name, address in found["accounts"].items()),
+        *(f"  {name:<12} {checksummed(address)}{_provider(run, name)}" for name, address in found["accounts"].items()),
         "",
         f"  meanwhile    {program()} trace HASH --coordinator {found['coordinator_url']}",
         f"               tail -f {found['run_dir']}/logs/worker-0.log",
@@ -58,6 +58,9 @@ def banner(run: Run) -> str:
     return "\n".join(lines)
 
 
-def _cheat(run: Run, name: str) -> str:
-    kind = {p.name: p.cheat for p in run.accounts.providers}.get(name)
-    return f"  cheats: {kind}" if kind else ""
+def _provider(run: Run, name: str) -> str:
+    """Whom a worker works for, whose the stake and the earnings are, and how it cheats, if it does."""
+    found = next((provider for provider in run.accounts.providers if provider.name == name), None)
+    if found is None:
+        return ""
+    return f"  for {checksummed(found.owner.address)}" + (f"  cheats: {found.cheat}" if found.cheat else "")

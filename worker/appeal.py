@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -33,6 +34,7 @@ class Appeal(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True)
+    schema_version: Literal[1] = 1
     submission_id: Hash32
     appellant: Address
     bond_wei: Wei

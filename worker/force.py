@@ -7,6 +7,7 @@ answers. The file is handed in as ever: the running worker does that.
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -30,6 +31,7 @@ class ForcedIntake(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True)
+    schema_version: Literal[1] = 1
     submission_id: Hash32
     include_by_epoch: UInt64
     transaction_hash: Hash32 | None
@@ -50,11 +52,9 @@ def check_unpromised(outbox: Outbox, submission_id: str) -> None:
     """Raises UsageError where there is nothing to force."""
     answer = next((one for one in outbox.answers() if one.submission_id == submission_id), None)
     if answer is not None and answer.receipt is not None:
-        raise UsageError(
-            "the coordinator has taken it in",
-            f"its receipt promises epoch {answer.receipt.message.include_by_epoch}",
-            f"where the log lacks it by then: `proofpool audit challenge-inclusion` on {answer.task_id}.answer.json",
-        )
+        why = f"its receipt promises epoch {answer.receipt.message.include_by_epoch}"
+        command = f"proofpool audit challenge-inclusion {outbox.answer_file(answer.task_id)}"
+        raise UsageError("the coordinator has taken it in", why, f"where the log lacks it by then: `{command}`")
     if answer is None and all(entry.submission_id != submission_id for entry in outbox.pending()):
         raise UsageError(
             "this node has made no such submission", submission_id, "copy an id from `proofpool worker status`"

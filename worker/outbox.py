@@ -106,6 +106,10 @@ class Outbox:
         found = [_read(Answer, path) for path in self._folder.glob(f"0x*{ANSWER}")]
         return sorted(found, key=lambda answer: (answer.policy_version, answer.counter))
 
+    def answer_file(self, task_id: str) -> Path:
+        """Where the answer for a task is, once there is one."""
+        return self._path(task_id, ANSWER)
+
     def send(self, entry: Entry, client: Receiver, now: float) -> Answer:
         """Upload once. Raises Unreachable, or Rejected where sending it again may succeed; then it stays."""
         try:

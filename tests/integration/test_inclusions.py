@@ -252,9 +252,10 @@ def test_what_nobody_forced_or_a_node_never_made_is_told_before_it_costs_gas(wor
     check_unpromised(outbox, submission_id)
     receipt = Receipt(submission_id=submission_id, received_block=1, include_by_epoch=4)
     outbox.close(entry, receipt=Signed[Receipt].by(world.coordinator.signer, receipt, world.domain))
-    with pytest.raises(UsageError, match="has taken it in"):
-        check_unpromised(outbox, submission_id)
     (file,) = (tmp_path / "outbox").glob("*.answer.json")
+    with pytest.raises(UsageError, match="has taken it in") as refused:
+        check_unpromised(outbox, submission_id)
+    assert f"challenge-inclusion {file}`" in refused.value.todo
     assert Promised.model_validate_json(file.read_bytes()).submission == envelope.submission
 
 

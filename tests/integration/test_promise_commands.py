@@ -86,6 +86,7 @@ def document(answer: tuple[int, str, str]) -> dict[str, Any]:
     code, out, err = answer
     assert (code, err) == (0, "")
     found: dict[str, Any] = json.loads(out)
+    assert found["schema_version"] == 1
     return found
 
 

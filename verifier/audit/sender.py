@@ -50,7 +50,8 @@ def sending(chain: str, ledger: str, keystore: Path | None, password_file: Path 
 def tell(as_json: bool, facts: dict[str, object]) -> None:
     """What was done, for a script or for people, who aren't shown what there is none of."""
     shown = ((name, _words(value)) for name, value in facts.items())
-    typer.echo(json.dumps(facts) if as_json else "\n".join(f"{name:<17} {words}" for name, words in shown if words))
+    document = json.dumps({"schema_version": 1} | facts)
+    typer.echo(document if as_json else "\n".join(f"{name:<17} {words}" for name, words in shown if words))
 
 
 def _words(value: object) -> str:
