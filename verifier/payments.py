@@ -98,6 +98,7 @@ class PaymentFault:
     """A log entry that pays what nothing earns."""
 
     log_index: int
+    epoch: int
     detail: str
 
 
@@ -156,9 +157,17 @@ class Payments:
         return totals
 
     def faults(self, epoch: int) -> list[PaymentFault]:
-        """Payments up to `epoch` that nothing earns, oldest first."""
+        """Payments up to `epoch` that nothing earns: the oldest ten."""
         rows = self._db.execute(
-            "SELECT log_index, detail FROM payment_fault WHERE epoch <= ? ORDER BY log_index LIMIT 10", (epoch,)
+            "SELECT log_index, epoch, detail FROM payment_fault WHERE epoch <= ? ORDER BY log_index LIMIT 10", (epoch,)
+        )
+        return [PaymentFault(*row) for row in rows.fetchall()]
+
+    def faults_after(self, log_index: int) -> list[PaymentFault]:
+        """The next ones past a leaf, some at once, oldest first."""
+        rows = self._db.execute(
+            "SELECT log_index, epoch, detail FROM payment_fault WHERE log_index > ? ORDER BY log_index LIMIT 100",
+            (log_index,),
         )
         return [PaymentFault(*row) for row in rows.fetchall()]
 

@@ -21,12 +21,14 @@ from typing import Any
 
 from protocol.api import LogEntry
 from protocol.chain.pool import LogHead
+from protocol.plain import plain
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS alert (
     number INTEGER PRIMARY KEY, kind TEXT NOT NULL, is_fault INTEGER NOT NULL, epoch INTEGER, log_index INTEGER,
     subject TEXT, detail TEXT NOT NULL, is_told INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+CREATE INDEX IF NOT EXISTS alert_place ON alert (log_index, kind);
 CREATE TABLE IF NOT EXISTS log_time (id INTEGER PRIMARY KEY CHECK (id = 1), time INTEGER NOT NULL) STRICT;
 """
 
@@ -43,7 +45,9 @@ CASES = (
 )
 ROUTINE = ("task.leased", "draw.opened")
 SHOWN = ("reason", "validator", "seat", "by_seat", "round", "largest_difference", "node", "provider", "role", "amount")
-MAX_SHOWN_CHARACTERS = 100
+MAX_SHOWN_CHARACTERS, MAX_DETAIL_CHARACTERS = 100, 1000
+NUM_AT_ONCE = 100
+"""Untold alerts in memory."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Alert:
     def line(self) -> str:
         where = "" if self.log_index is None else f"  leaf {self.log_index}, epoch {self.epoch}"
         about = f"  {self.subject}" if self.subject and int(self.subject, 16) else ""
-        return f"{'✗' if self.is_fault else '!'} {self.kind:<11} {self.detail}{where}{about}"
+        return plain(f"{'✗' if self.is_fault else '!'} {self.kind:<11} {self.detail}{where}{about}")
 
 
 class Alerts:
@@ -78,17 +82,17 @@ class Alerts:
     def observe(self, entry: LogEntry, head: LogHead) -> None:
         """Take in one event of an epoch that is being checked."""
         self._check_time(entry, head)
-        kind, data = str(entry.event.get("type")), entry.event.get("data")
-        values = data if isinstance(data, dict) else {}
+        kind, values = str(entry.event.get("type")), _object(entry.event.get("data"))
+        arguments = _object(values.get("arguments"))
         if kind in CONTRADICTIONS:
             self._note("verifiers", entry, head, _worded(CONTRADICTIONS[kind], values))
         elif kind == "chain.reorged":
             self._note("reorg", entry, head, f"blocks from {values.get('fork_block')} on")
         elif kind.removeprefix("chain.") in CASES:
-            arguments = values.get("arguments")
-            self._note("case", entry, head, _worded(kind, arguments if isinstance(arguments, dict) else {}))
-        if kind not in ROUTINE and values.get("node") in self._nodes:
-            self._note("node", entry, head, _worded(kind, values))
+            self._note("case", entry, head, _worded(kind, arguments))
+        said = arguments if kind.startswith("chain.") else values
+        if kind not in ROUTINE and str(said.get("node")) in self._nodes:
+            self._note("node", entry, head, _worded(kind, said))
 
     def note_fault(
         self,
@@ -105,10 +109,11 @@ class Alerts:
         self._insert(kind, False, None, None, subject, detail)
 
     def untold(self) -> list[Alert]:
-        """Oldest first."""
+        """The oldest, first: ask again once these are told."""
         rows = self._db.execute(
             "SELECT number, kind, is_fault, epoch, log_index, subject, detail FROM alert "
-            "WHERE NOT is_told ORDER BY number"
+            "WHERE NOT is_told ORDER BY number LIMIT ?",
+            (NUM_AT_ONCE,),
         )
         return [Alert(number, kind, bool(is_fault), *rest) for number, kind, is_fault, *rest in rows]
 
@@ -139,6 +144,7 @@ class Alerts:
     def _insert(
         self, kind: str, is_fault: bool, epoch: int | None, log_index: int | None, subject: str | None, detail: str
     ) -> None:
+        detail = detail[:MAX_DETAIL_CHARACTERS]
         known = "SELECT 1 FROM alert WHERE kind = ? AND log_index IS ? AND subject IS ? AND detail = ?"
         if self._db.execute(known, (kind, log_index, subject, detail)).fetchone() is None:
             row = (kind, int(is_fault), epoch, log_index, subject, detail)
@@ -147,7 +153,12 @@ class Alerts:
             )
 
 
+def _object(value: object) -> Mapping[str, Any]:
+    """Of what a coordinator logged, which may be anything."""
+    return value if isinstance(value, dict) else {}
+
+
 def _worded(what: str, values: Mapping[str, Any]) -> str:
     """What happened, and those values that say who and why."""
     shown = [f"{name} {str(values[name])[:MAX_SHOWN_CHARACTERS]}" for name in SHOWN if name in values]
-    return ", ".join([what, *shown])
+    return ", ".join([what[:MAX_SHOWN_CHARACTERS], *shown])

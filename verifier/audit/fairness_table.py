@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from textwrap import wrap
 
+from protocol.plain import plain
 from verifier.audit.fairness import Account, Fairness, Measure, Overlap
 from verifier.audit.leases import Judgement
 from verifier.audit.questions import QUESTION_CHARACTERS
 from verifier.audit.refused import DOORS
-from verifier.audit.report import plain
 from verifier.audit.table import MAX_WIDTH, share, table
 
 ALL, OTHERS_NAME = "all", "others"

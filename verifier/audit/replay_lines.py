@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from protocol.checks.report import CheckReport
 from protocol.checks.report_table import divergence_lines, limits_text, number_text
+from protocol.plain import plain
 from protocol.reasons import Outcome
 from verifier.audit.comparison import ComparedCheck, ReplayedVerdict
 from verifier.audit.replay import Replay
-from verifier.audit.report import plain
 from verifier.audit.step import MARKS, StepState
 
 HEADER = ("check", "said", "here", "difference", "margin said", "margin here", "limits")

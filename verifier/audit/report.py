@@ -9,6 +9,7 @@ import json
 
 import typer
 
+from protocol.plain import plain
 from verifier.audit.step import Report
 
 
@@ -17,8 +18,3 @@ def print_report(report: Report, as_json: bool) -> int:
     for line in [json.dumps(report.as_json(), indent=2)] if as_json else map(plain, report.lines()):
         typer.echo(line)
     return report.exit_code
-
-
-def plain(line: str) -> str:
-    """A line in which others may have written something, so that nothing in it steers a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in line)

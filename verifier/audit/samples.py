@@ -37,7 +37,7 @@ class Samples:
 
     def observe(self, entry: LogEntry, head: LogHead) -> None:
         """Take in one event of an epoch that is being checked."""
-        if entry.event.get("type") in SETTLING and self.is_picked(entry.subject):
+        if str(entry.event.get("type")) in SETTLING and self.is_picked(entry.subject):
             self._db.execute("INSERT OR IGNORE INTO sample (submission_id) VALUES (?)", (entry.subject,))
 
     def is_picked(self, submission_id: str) -> bool:

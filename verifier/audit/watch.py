@@ -18,7 +18,7 @@ from typing import Any
 from protocol.api import LogEntry
 from protocol.chain.pool import ChainPool, LogHead
 from protocol.client import CoordinatorClient
-from protocol.errors import ConfigError, NotFound, Unreachable, VerificationFailed
+from protocol.errors import ConfigError, NotFound, ProofpoolError, Rejected, Unreachable, VerificationFailed
 from protocol.merkle.checkpoint import Checkpoint, open_checkpoint
 from protocol.merkle.history import NodeAddress, root_of
 from protocol.merkle.note import NoteKey
@@ -30,6 +30,8 @@ from verifier.store import transaction
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS checkpoint (size INTEGER PRIMARY KEY, note TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS other_checkpoint (note TEXT PRIMARY KEY) STRICT;
+CREATE TABLE IF NOT EXISTS held_checkpoints (id INTEGER PRIMARY KEY CHECK (id = 1), size INTEGER NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS second_look (id INTEGER PRIMARY KEY CHECK (id = 1), next_leaf INTEGER NOT NULL) STRICT;
 """
 Replay = Callable[[str], Sequence[str]]
@@ -89,17 +91,23 @@ class Watch:
     def turn(self, num_again: int | None = None) -> Iterator[Alert]:
         """Look once, at what is new and at `num_again` leaves of before (None: at all); each alert, to be told.
 
-        Raises Unreachable where the coordinator or the chain doesn't answer.
+        Raises Unreachable where the coordinator or the chain doesn't answer, once all that could be seen is told:
+        who hides one thing doesn't hide another by it.
         """
         known = self.history.size
-        self._look(self._follow)
-        self._look(self._check_known_heads)
-        self._look(self._check_checkpoint)
-        self._look(lambda: self._look_again(known, known if num_again is None else num_again))
+        lacks = [
+            self._look(self._follow),
+            self._look(self._check_known_heads),
+            self._look(self._check_kept),
+            self._look(self._check_checkpoint),
+            self._look(lambda: self._look_again(known, known if num_again is None else num_again)),
+        ]
         yield from self._tell()
         for submission_id in self.samples.waiting() if self._replay is not None else []:
             self._judge_again(submission_id)
             yield from self._tell()
+        for lack in filter(None, lacks):
+            raise lack
 
     def remember(self, note: str, source: str) -> None:
         """Hold a checkpoint that somebody kept against the log, now or once the log is as long."""
@@ -117,9 +125,10 @@ class Watch:
         return Progress(epochs, size, signed, self._num_again, self.samples.num_done(), self.alerts.num_faults())
 
     def _tell(self) -> Iterator[Alert]:
-        for alert in self.alerts.untold():
-            yield alert
-            self.alerts.mark_told(alert)
+        while untold := self.alerts.untold():
+            for alert in untold:
+                yield alert
+                self.alerts.mark_told(alert)
 
     def _judge_again(self, submission_id: str) -> None:
         """Hold each verdict on a submission against this machine's own judgement."""
@@ -128,7 +137,7 @@ class Watch:
             faults = self._replay(submission_id)
         except VerificationFailed as fault:
             faults = [str(fault)]
-        except (NotFound, Unreachable) as lack:
+        except ProofpoolError as lack:
             if self.samples.note_failure(submission_id):
                 self.alerts.note_news("replay", submission_id, f"can't be judged again: {lack}")
             return
@@ -136,24 +145,43 @@ class Watch:
             self.alerts.note_fault("replay", found, subject=submission_id)
         self.samples.mark_done(submission_id)
 
-    def _look(self, at: Callable[[], None]) -> None:
-        """One part of a turn. What doesn't hold is an alert, and the other parts are looked at all the same."""
+    def _look(self, at: Callable[[], None]) -> Unreachable | None:
+        """One part of a turn. What doesn't hold is an alert, and the other parts are looked at all the same.
+
+        Returns why it couldn't be looked at.
+        """
         try:
             at()
         except VerificationFailed as fault:
             self.alerts.note_fault("inconsistent", str(fault))
+        except (NotFound, Rejected) as refusal:
+            return Unreachable("the coordinator refuses to show its log", str(refusal), "ask its operator")
+        except Unreachable as lack:
+            return lack
+        return None
 
     def _follow(self) -> None:
         """Take over one anchored epoch after the other, with what it pays for nothing."""
-        oldest = max(0, self._chain.num_epochs() - NUM_HEADS_ON_CHAIN)
-        for head in self._chain.heads(max(oldest, self.history.num_epochs)):
+        self._note_unearned()
+        for head in self._chain.heads(self._on_chain(self.history.num_epochs)):
             self.history.follow([head], self._client.entries)
-            for fault in self.history.payments.faults(head.epoch):
-                self.alerts.note_fault("unearned", fault.detail, head.epoch, fault.log_index)
+            self._note_unearned()
+
+    def _note_unearned(self) -> None:
+        """Payments for nothing, past the last that there is an alert of."""
+        (last,) = self._db.execute("SELECT COALESCE(MAX(log_index), -1) FROM alert WHERE kind = 'unearned'").fetchone()
+        while faults := self.history.payments.faults_after(last):
+            for fault in faults:
+                self.alerts.note_fault("unearned", fault.detail, fault.epoch, fault.log_index)
+            last = faults[-1].log_index
+
+    def _on_chain(self, epoch: int) -> int:
+        """This epoch, or the first one later whose head the chain remembers."""
+        return max(epoch, 0, self._chain.num_epochs() - NUM_HEADS_ON_CHAIN)
 
     def _check_known_heads(self) -> None:
         """The chain still has the newest heads that were taken over: not another branch of it."""
-        known = self._known_heads(self.history.num_epochs - NUM_HEADS_AGAIN)
+        known = self._known_heads(self._on_chain(self.history.num_epochs - NUM_HEADS_AGAIN))
         found = {head.epoch: head for head in self._chain.heads(known[0].epoch)} if known else {}
         for head in known:
             if head.epoch in found and found[head.epoch] != head:
@@ -173,9 +201,19 @@ class Watch:
             return
         checkpoint = open_checkpoint(note, self._key).checkpoint
         self._keep(checkpoint, note)
-        for kept in self._kept():
-            if (fault := self._contradiction(kept)) is not None:
-                self.alerts.note_fault("rewritten", fault)
+        self._hold(checkpoint)
+
+    def _check_kept(self) -> None:
+        """Those checkpoints hold that the log has reached since the last look."""
+        row = self._db.execute("SELECT size FROM held_checkpoints").fetchone()
+        reached = (row[0] if row is not None else -1, self.history.size)
+        for (note,) in self._db.execute("SELECT note FROM checkpoint WHERE size > ? AND size <= ?", reached).fetchall():
+            self._hold(Checkpoint.parse(note))
+        self._db.execute("INSERT OR REPLACE INTO held_checkpoints VALUES (1, ?)", (self.history.size,))
+
+    def _hold(self, checkpoint: Checkpoint) -> None:
+        if (fault := self._contradiction(checkpoint)) is not None:
+            self.alerts.note_fault("rewritten", fault)
 
     def _look_again(self, size: int, most: int) -> None:
         """The next of the first `size` leaves are served as they were, from the first again after the last."""
@@ -209,18 +247,14 @@ class Watch:
         return f"a signed checkpoint of {checkpoint.size} leaves has root {checkpoint.root}, the log {root}"
 
     def _keep(self, checkpoint: Checkpoint, note: str) -> None:
-        """Two different notes of one size are a rewritten log, whatever the leaves are."""
+        """Two different notes of one size are a rewritten log, whatever the leaves are. Both stay."""
         row = self._db.execute("SELECT note FROM checkpoint WHERE size = ?", (checkpoint.size,)).fetchone()
         if row is None:
             self._db.execute("INSERT INTO checkpoint VALUES (?, ?)", (checkpoint.size, note))
         elif Checkpoint.parse(row[0]).root != checkpoint.root:
+            self._db.execute("INSERT OR IGNORE INTO other_checkpoint VALUES (?)", (note,))
             roots = f"{checkpoint.root}, and before {Checkpoint.parse(row[0]).root}"
             self.alerts.note_fault("rewritten", f"two signed checkpoints of {checkpoint.size} leaves: {roots}")
-
-    def _kept(self) -> Iterator[Checkpoint]:
-        """The remembered checkpoints that the log has reached since the last look, and the newest."""
-        rows = self._db.execute("SELECT note FROM checkpoint ORDER BY size DESC LIMIT ?", (NUM_HEADS_AGAIN,)).fetchall()
-        return (Checkpoint.parse(note) for (note,) in rows)
 
     def _known_heads(self, start: int) -> list[LogHead]:
         rows = self._db.execute("SELECT epoch, size, root FROM head WHERE epoch >= ? ORDER BY epoch", (start,))

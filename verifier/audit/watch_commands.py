@@ -59,8 +59,7 @@ def watch(
         for file in checkpoint or []:
             found.remember(_read_note(file), str(file))
         if once:
-            _turn(found, None, as_json)
-            return 3 if found.progress.num_faults else 0
+            return _look_once(found, as_json)
         waiting = Waiting(SystemClock(), stop_on_signals("audit"), interval)
         while not waiting.stop.is_set():
             waiting.until("coordinator and chain", lambda: _turn(found, again, as_json))
@@ -180,6 +179,20 @@ def _judge(client: CoordinatorClient, contracts: Contracts, cache: Path | None) 
         return [f"{one.validator}: {fault}" for one in found.verdicts for fault in one.faults] + missed
 
     return judge
+
+
+def _look_once(found: Watch, as_json: bool) -> int:
+    """The exit code. Raises Unreachable, unless a fault was found: that outweighs what couldn't be looked at."""
+    from protocol.errors import Unreachable
+    from protocol.plain import plain
+
+    try:
+        _turn(found, None, as_json)
+    except Unreachable as lack:
+        if not found.progress.num_faults:
+            raise
+        typer.echo(f"not all could be looked at: {plain(str(lack))}", err=True)
+    return 3 if found.progress.num_faults else 0
 
 
 def _turn(found: Watch, num_again: int | None, as_json: bool) -> Progress:

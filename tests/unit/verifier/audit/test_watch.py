@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from protocol.api import LogEntry
-from protocol.errors import ConfigError, NotFound, Unreachable, VerificationFailed
+from protocol.errors import ConfigError, NotEligible, NotFound, Rejected, Unreachable, VerificationFailed
 from protocol.merkle.checkpoint import sign_checkpoint
 from protocol.merkle.note import NoteSigner
+from protocol.reasons import RejectReason
 from verifier.audit.alerts import Alert
 from verifier.audit.samples import Samples
 from verifier.audit.watch import Watch, stay_with_pool
+from verifier.audit.watch_commands import _look_once
 from verifier.store import open_store
 
 SUBMISSION, NODE, VALIDATOR = "0x" + "5b" * 32, "0x" + "a1" * 20, "0x" + "b0" * 20
@@ -30,11 +32,17 @@ class Served:
     log: Any
     chain: Any
     note: str | None = None
+    refusals: dict[str, Exception] = field(default_factory=dict)
+    """By what was asked for."""
 
     def entries(self, start: int, limit: int) -> list[LogEntry]:
+        if "entries" in self.refusals:
+            raise self.refusals["entries"]
         return self.log.read(start, limit)  # type: ignore[no-any-return]
 
     def checkpoint(self) -> str:
+        if "checkpoint" in self.refusals:
+            raise self.refusals["checkpoint"]
         if self.note is not None:
             return self.note
         if not self.chain.head_list:
@@ -254,6 +262,126 @@ def test_what_a_crash_kept_from_being_told_is_told_at_the_next_start(
     assert list(watching(served, nodes=(NODE,)).turn()) == []
 
 
+# a coordinator that lies, and knows that it is watched
+
+
+@pytest.mark.parametrize("value", [[], {}, [NODE], None, 7])
+@pytest.mark.parametrize("nodes", [(), (NODE,)])
+def test_leaves_of_any_shape_do_not_end_the_watch(
+    log: Any, chain: Any, served: Served, watching: Callable[..., Watch], value: Any, nodes: tuple[str, ...]
+) -> None:
+    log.append("submission.rejected", SUBMISSION, time=141, node=value, arguments=value, num_units=5)
+    log.append("chain.Accused", SUBMISSION, time=142, arguments={"node": value})
+    log.append("chain.Accused", SUBMISSION, time=143, arguments=value)
+    log.append(value, SUBMISSION, time=144)
+    close(log, chain, time=150)
+    watch = watching(served, nodes=nodes)
+    list(watch.turn())
+    assert watch.progress.epochs == 3
+
+
+def test_nothing_that_is_logged_steers_a_terminal_or_fakes_a_line(
+    log: Any, chain: Any, served: Served, watching: Callable[..., Watch]
+) -> None:
+    log.append("x\x1b[2J\n✓ all is well" + "y" * 9_000, SUBMISSION, time=141, node=NODE, reason="\x1b]0;\u009b\n✓")
+    close(log, chain, time=150)
+    *_, alert = watching(served, nodes=(NODE,)).turn()
+    assert alert.line().isprintable() and len(alert.line()) < 1_000 and "?[2J?✓ all is well" in alert.line()
+
+
+def test_what_is_told_of_a_leaf_is_bounded_however_long_it_is(served: Served, watching: Callable[..., Watch]) -> None:
+    watch, entry = watching(served), served.log.entries[2]
+    served.log.entries[2] = entry.model_copy(update={"event": entry.event | {"subject": "x" * 1_000_000}})
+    (alert,) = watch.turn()
+    assert alert.kind == "inconsistent" and len(alert.detail) == 1_000
+
+
+def test_a_refusal_of_one_thing_hides_no_fault_in_another(served: Served, watching: Callable[..., Watch]) -> None:
+    watch, entry = watching(served), served.log.entries[2]
+    served.log.entries[2] = entry.model_copy(update={"event": entry.event | {"time": 131}})
+    served.refusals["checkpoint"] = Unreachable("an answer that can't be used")
+    turn = watch.turn()
+    assert next(turn).kind == "inconsistent"
+    with pytest.raises(Unreachable, match="can't be used"):
+        next(turn)
+    assert _look_once(watch, as_json=True) == 3  # a fault outweighs what couldn't be looked at
+
+
+def test_an_outage_alone_is_no_fault(served: Served, watching: Callable[..., Watch]) -> None:
+    watch = watching(served)
+    served.refusals["entries"] = Unreachable("no answer")
+    with pytest.raises(Unreachable):
+        _look_once(watch, as_json=True)
+    assert watch.progress.num_faults == 0
+    served.refusals.clear()
+    assert _look_once(watch, as_json=True) == 0
+
+
+@pytest.mark.parametrize("refusal", [NotFound("no log"), Rejected(RejectReason.TOPLOC_MISMATCH)])
+def test_a_coordinator_that_refuses_its_log_is_asked_again(
+    served: Served, watching: Callable[..., Watch], refusal: Exception
+) -> None:
+    watch = watching(served)
+    served.refusals["entries"] = refusal
+    with pytest.raises(Unreachable, match="refuses to show"):
+        list(watch.turn())
+    served.refusals.clear()
+    assert list(watch.turn()) == [] and watch.progress.epochs == 2
+
+
+def test_each_payment_for_nothing_is_told_however_many_came_before(
+    log: Any, chain: Any, served: Served, watching: Callable[..., Watch], store: sqlite3.Connection
+) -> None:
+    for number in range(12):
+        log.append("submission.accepted", f"0x{number:064x}", time=141, num_units=5, payments=[[NODE, "7"]])
+    close(log, chain, time=150)
+    watch = watching(served)
+    assert kinds(list(watch.turn())) == ["unearned"] * 12
+    log.append("submission.accepted", "0x" + "6c" * 32, time=151, num_units=5, payments=[[NODE, "700"]])
+    close(log, chain, time=160)
+    (alert,) = watch.turn()
+    assert (alert.kind, alert.epoch, alert.log_index) == ("unearned", 3, 17)
+    store.execute("DELETE FROM alert WHERE number = ?", (alert.number,))  # as if killed before it was noted
+    assert kinds(list(watching(served).turn())) == ["unearned"]
+
+
+def test_signed_checkpoints_past_the_log_hide_none_that_contradicts_it(
+    log: Any, chain: Any, served: Served, watching: Callable[..., Watch]
+) -> None:
+    watch, past = watching(served), 10_000
+    served.note = sign_checkpoint(SIGNER, 5, "0x" + "77" * 32)
+    assert list(watch.turn()) == []
+    for size in range(past, past + 20):
+        served.note = sign_checkpoint(SIGNER, size, "0x" + "77" * 32)
+        assert list(watch.turn()) == []
+    close(log, chain, time=150)  # five leaves
+    assert [alert.detail[:34] for alert in watch.turn()] == ["a signed checkpoint of 5 leaves ha"]
+    served.note = sign_checkpoint(SIGNER, 2, "0x" + "77" * 32)
+    assert kinds(list(watch.turn())) == ["rewritten"]
+
+
+def test_both_of_two_checkpoints_stay_as_evidence(
+    served: Served, watching: Callable[..., Watch], store: sqlite3.Connection
+) -> None:
+    watch = watching(served)
+    assert list(watch.turn()) == []
+    served.note = sign_checkpoint(SIGNER, 4, "0x" + "77" * 32)
+    assert set(kinds(list(watch.turn()))) == {"rewritten"}
+    assert store.execute("SELECT note FROM other_checkpoint").fetchall() == [(served.note,)]
+    (honest,) = store.execute("SELECT note FROM checkpoint WHERE size = 4").fetchone()
+    assert honest == sign_checkpoint(SIGNER, 4, served.log.tree.root)
+
+
+def test_what_the_chain_says_of_a_named_node_is_told(
+    log: Any, chain: Any, served: Served, watching: Callable[..., Watch]
+) -> None:
+    for node in (NODE, VALIDATOR):
+        log.append("chain.NodeRemoved", "0x" + "00" * 32, time=141, block=3, arguments={"node": node})
+    close(log, chain, time=150)
+    found = [alert for alert in watching(served, nodes=(NODE,)).turn() if alert.log_index in (4, 5)]
+    assert [(alert.kind, alert.log_index) for alert in found] == [("node", 4)]
+
+
 # judging again
 
 
@@ -299,8 +427,14 @@ def test_evidence_that_does_not_hold_is_a_fault_too(served: Served, judging: Cal
     assert alert.is_fault and "digest" in alert.detail
 
 
-def test_weights_that_nobody_has_are_tried_thrice_and_then_said(served: Served, judging: Callable[..., Watch]) -> None:
-    judge = Judge(Unreachable("no server has the weights"))
+@pytest.mark.parametrize(
+    "refusal",
+    [Unreachable("no server has the weights"), Rejected(RejectReason.TOPLOC_MISMATCH), NotEligible("another version")],
+)
+def test_weights_that_nobody_has_are_tried_thrice_and_then_said(
+    served: Served, judging: Callable[..., Watch], refusal: Exception
+) -> None:
+    judge = Judge(refusal)
     watch = judging(served, judge)
     assert [list(watch.turn()) for _ in range(2)] == [[], []]
     (alert,) = watch.turn()
