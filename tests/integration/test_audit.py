@@ -157,6 +157,10 @@ def test_a_bundle_alone_is_consistent_and_a_known_head_anchors_it(history: Histo
     head = bundle.chain.heads[-1]
     known = verify_bundle(bundle, trusted_head(bundle, KnownHead(head.epoch, head.size, head.root)), history.paid)
     assert known.result == "ok"
+    head = bundle.chain.heads[0]
+    older = verify_bundle(bundle, trusted_head(bundle, KnownHead(head.epoch, head.size, head.root)), history.paid)
+    assert older.result == "consistent, not anchored" and "heads" in still_open(older)
+    head = bundle.chain.heads[-1]
     wrong = verify_bundle(bundle, trusted_head(bundle, KnownHead(head.epoch, head.size, ELSEWHERE)), history.paid)
     assert failed(wrong) == {"heads"}
 

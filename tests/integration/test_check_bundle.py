@@ -12,7 +12,8 @@ from types import ModuleType
 
 import pytest
 
-from protocol.canonical import canonical_json, keccak256
+from protocol.canonical import canonical_json, hex0x, keccak256, sha256
+from protocol.merkle.history import event_leaf_hash_of
 from tests.integration.conftest import ON_ONE_NODE
 from tests.integration.tampered import Document, flipped, paths
 from tests.integration.test_audit import ELSEWHERE, History, history
@@ -84,7 +85,7 @@ def module() -> ModuleType:
 def failing(module: ModuleType, document: Document) -> set[str]:
     """The steps that say ✗."""
     bundle = module.Bundle(document)
-    return {name for name, step in module.STEPS.items() if not module.take(bundle, name, step)}
+    return {name for name, step in module.STEPS.items() if module.take(bundle, name, step) == "✗"}
 
 
 def test_it_imports_the_standard_library_and_coincurve() -> None:
@@ -112,6 +113,51 @@ def test_a_bundle_of_another_submission_or_under_another_head(
     assert code == 3 and "✗ heads" in printed and "consistent" not in printed
     assert script.check(paid | {"received": slashed["received"]})[0] == 3
     assert script.check(paid | {"verdicts": paid["verdicts"] * 2})[0] == 3
+
+
+def test_evidence_that_is_newer_than_the_trusted_head_is_not_anchored(
+    history: History, bundles: dict[str, Document], script: Script
+) -> None:
+    """Whoever knows the log could have gone on with it as he likes."""
+    paid = bundles[history.paid]
+    first = paid["chain"]["heads"][0]
+    code, printed = script.check(paid, "--trusted-head", f"{first['epoch']}:{first['size']}:{first['root']}")
+    assert code == 0 and "· heads" in printed and printed.endswith("\nconsistent, not anchored\n")
+
+
+@pytest.mark.parametrize("value", ["\x1b[2Jok (anchored)", "\n✓ payment", "\ud800", "\u009b2J", "y" * 99_999])
+def test_nothing_in_a_bundle_steers_a_terminal(
+    value: str, history: History, bundles: dict[str, Document], script: Script
+) -> None:
+    paid = bundles[history.paid]
+    code, printed = script.check(paid | {"chain": paid["chain"] | {"pool_id": value}})
+    assert code == 3 and printed.endswith("failed\n") and "✗ lease" in printed
+    assert all(line.isprintable() and len(line) < 600 for line in printed.splitlines())
+
+
+def test_a_provider_that_is_paid_twice(history: History, bundles: dict[str, Document], module: ModuleType) -> None:
+    paid = bundles[history.paid]
+    payments = paid["settled"]["entry"]["event"]["data"]["payments"]
+    account = next(one for one in payments if one[0] == paid["chain"]["provider"])
+    assert "payment" not in failing(module, paying(paid, payments))
+    assert "payment" in failing(module, paying(paid, [[account[0], "1000000"], *payments]))
+
+
+def paying(document: Document, payments: list[list[str]]) -> Document:
+    """The document whose settling pays this, as a coordinator would have logged it."""
+    entry = document["settled"]["entry"]
+    event = entry["event"] | {"data": entry["event"]["data"] | {"payments": payments}}
+    event_hash = hex0x(sha256(canonical_json(event)))
+    hashes = {"event_hash": event_hash, "leaf_hash": event_leaf_hash_of(entry["subject"], event_hash)}
+    return document | {"settled": document["settled"] | {"entry": entry | hashes | {"event": event}}}
+
+
+def test_a_bundle_that_would_take_hours_is_not_begun(
+    history: History, bundles: dict[str, Document], script: Script
+) -> None:
+    paid = bundles[history.paid]
+    code, printed = script.check(paid | {"verdicts": paid["verdicts"] * 2_000})
+    assert code == 2 and "too much beside the file" in printed
 
 
 def test_what_is_no_bundle(history: History, bundles: dict[str, Document], script: Script) -> None:

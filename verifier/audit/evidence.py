@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from verifier.audit.ground import Ground, KnownHead
 
 MAKE_ONE = "make one with `proofpool audit bundle`"
+MAX_BYTES = 400 << 20
+"""Of a bundle: the largest file that a coordinator takes, in base64, and what stands beside it."""
 
 
 def gathered(
@@ -61,7 +63,11 @@ def read_bundle(file: Path) -> ProofBundle:
     from protocol.errors import UsageError
 
     try:
-        return ProofBundle.model_validate_json(file.read_bytes())
+        with file.open("rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise UsageError("this is no bundle", f"{file}: it is longer than {MAX_BYTES} bytes", MAKE_ONE)
+        return ProofBundle.model_validate_json(content)
     except OSError as error:
         raise UsageError("a bundle can't be read", f"{file}: {error.strerror}", MAKE_ONE) from error
     except ValidationError as error:

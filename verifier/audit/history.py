@@ -36,9 +36,11 @@ def event_payments(entry: LogEntry) -> dict[str, int]:
     """Amounts by account that a settling event pays. Raises VerificationFailed where they can't be read."""
     payments = event_data(entry).get("payments")
     try:
-        return {str(account): int(amount) for account, amount in payments}  # type: ignore[union-attr]
+        found = {str(account): int(amount) for account, amount in payments}  # type: ignore[union-attr]
     except (TypeError, ValueError) as error:
         raise VerificationFailed(f"event {entry.index} has no readable payments", str(payments)[:200]) from error
+    must_equal(f"event {entry.index} pays an account twice", len(found), len(payments))  # type: ignore[arg-type]
+    return found
 
 
 def check_leaf(entry: LogEntry) -> str:
