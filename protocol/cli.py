@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from typer.main import get_command as build_command
 
 from protocol.errors import ProofpoolError
+from protocol.plain import plain
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "testnet": ("testnet.commands:app", "Run all of proofpool on this machine."),
@@ -105,11 +106,11 @@ def _print_error(error: ProofpoolError, arguments: list[str]) -> None:
     """What, why and what to do: a line each; with --debug the traceback before them."""
     if "--debug" in arguments:
         traceback.print_exception(error)
-    print(f"error: {error.what}", file=sys.stderr)
+    print(f"error: {plain(error.what)}", file=sys.stderr)
     if error.why:
-        print(f"  why: {error.why}", file=sys.stderr)
+        print(f"  why: {plain(error.why)}", file=sys.stderr)
     if error.todo:
-        print(f"  do:  {error.todo}", file=sys.stderr)
+        print(f"  do:  {plain(error.todo)}", file=sys.stderr)
 
 
 def _print_version(asked: bool) -> None:

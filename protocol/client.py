@@ -193,7 +193,7 @@ class CoordinatorClient:
     def checkpoint(self, epoch: int | None = None) -> str:
         """The signed note of an epoch, or the newest. Raises NotFound."""
         path = "/v1/checkpoint" if epoch is None else f"/v1/checkpoints/{epoch}"
-        return self._request("GET", path, most_bytes=MAX_NOTE_BYTES).text
+        return _text(self._request("GET", path, most_bytes=MAX_NOTE_BYTES))
 
     def entries(
         self, start: int, limit: int = 1000, *, subject: str | None = None, event_type: str | None = None
@@ -261,6 +261,11 @@ def _read(shape: type[A], answer: httpx.Response) -> A:
         raise _useless(answer.request, f"{first['msg']} at {first['loc']}") from error
 
 
+def _text(answer: httpx.Response) -> str:
+    """Always as UTF-8: an encoding that the answer names may be one that unfolds, or makes no text at all."""
+    return answer.content.decode(errors="replace")
+
+
 def _problem(answer: httpx.Response) -> ProofpoolError:
     """The error that a refusal stands for."""
     try:
@@ -269,7 +274,7 @@ def _problem(answer: httpx.Response) -> ProofpoolError:
             return NotFound("the coordinator has no such object", problem.detail, problem.hint)
         reason = RejectReason(problem.code)
     except ValueError:
-        why = f"{answer.request.method} {answer.request.url}: HTTP {answer.status_code} {answer.text[:200]}".rstrip()
+        why = f"{answer.request.method} {answer.request.url}: HTTP {answer.status_code} {_text(answer)[:200]}".rstrip()
         todo = (
             "is that a coordinator's address? `--coordinator` or `coordinator_url` names it; if it is, look at its log"
         )

@@ -43,6 +43,7 @@ def show(
     from protocol.chain.contracts import Contracts
     from protocol.client import CoordinatorClient
     from protocol.clock import SystemClock
+    from protocol.plain import plain
     from verifier.audit.anchors import Anchors
     from verifier.audit.copies import Copies
     from verifier.audit.served_log import ServedLog
@@ -65,7 +66,7 @@ def show(
         typer.echo(json.dumps(found.as_json(), indent=2))
     else:
         for line in found.lines():
-            typer.echo(line)
+            typer.echo(plain(line))
     return found.exit_code
 
 

@@ -24,6 +24,7 @@ def trace(
 ) -> None:
     """Print the whole row of one submission, and what happened to it."""
     from protocol.client import CoordinatorClient
+    from protocol.plain import plain
 
     with closing(CoordinatorClient(coordinator)) as client:
         found = client.trace(subject)
@@ -31,7 +32,7 @@ def trace(
         typer.echo(found.model_dump_json(indent=2))
         return
     for line in trace_lines(found):
-        typer.echo(line)
+        typer.echo(plain(line))
 
 
 def trace_lines(found: Trace) -> Iterator[str]:

@@ -24,6 +24,18 @@ from protocol.reasons import RejectReason
 HEAVY = ("torch", "web3", "fastapi", "sqlalchemy", "transformers", "pyarrow", "numpy", "uvicorn")
 
 
+def test_what_a_stranger_wrote_into_an_error_fakes_no_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise ProofpoolError("refused\x1b[2J", "it says\nok (anchored)", "ask \u009bit")
+
+    monkeypatch.setattr(doctor, "doctor", fail)
+    assert cli.run(["doctor"]) == 1
+    printed = capsys.readouterr().err.splitlines()
+    assert printed == ["error: refused?[2J", "  why: it says?ok (anchored)", "  do:  ask ?it"]
+
+
 def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
     code = (
         "import sys; from protocol.cli import run; run(['--help']); "

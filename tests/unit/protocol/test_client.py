@@ -36,6 +36,18 @@ def test_a_body_that_does_not_unpack_is_as_good_as_silence() -> None:
         broken.pool()
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "zlib", "bz2", "hex", "unicode_escape", "idna", "undefined", "utf-16"])
+def test_the_encoding_that_an_answer_names_is_not_used(encoding: str) -> None:
+    """It may be one that unfolds, or makes no text."""
+    headers = {"Content-Type": f"text/plain; charset={encoding}"}
+    speaking = client(lambda request: httpx.Response(200, headers=headers, content=b"\\ud800 log\n"))
+    assert speaking.checkpoint() == "\\ud800 log\n"
+    failing = client(lambda request: httpx.Response(500, headers=headers, content=b"\\ud800 broke"))
+    with pytest.raises(CoordinatorUnreachable, match="failed") as caught:
+        failing.checkpoint()
+    assert caught.value.why.endswith("HTTP 500 \\ud800 broke")
+
+
 def test_an_answer_without_end_is_left_at_the_limit() -> None:
     taken: list[int] = []
 
