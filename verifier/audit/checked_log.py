@@ -88,10 +88,13 @@ def anchored_log(client: CoordinatorClient, pool: PoolInfo, contracts: Contracts
 def own_heads(client: CoordinatorClient) -> list[LogHead]:
     """The heads that the coordinator says are on chain: as many of the newest as a chain would have."""
     heads: deque[LogHead] = deque(maxlen=NUM_HEADS_ON_CHAIN)
-    after = -1
+    after, size = -1, 0
     while page := client.epochs(after):
-        heads.extend(LogHead(view.epoch, view.size, view.root) for view in page if view.block is not None)
-        if page[-1].epoch <= after:
-            raise VerificationFailed("the coordinator's epochs have no order", f"{page[-1].epoch} after {after}")
-        after = page[-1].epoch
+        for view in page:
+            if view.epoch <= after or view.size <= size:
+                why = f"epoch {view.epoch} with {view.size} leaves after epoch {after} with {size}"
+                raise VerificationFailed("the coordinator's epochs have no order", why)
+            after, size = view.epoch, view.size
+            if view.block is not None:
+                heads.append(LogHead(view.epoch, view.size, view.root))
     return list(heads)

@@ -19,7 +19,7 @@ from protocol.merkle.checkpoint import Checkpoint, SignedCheckpoint, open_checkp
 from protocol.merkle.history import verify_consistency
 from protocol.merkle.note import NoteKey
 from protocol.wire import ZERO_HASH
-from verifier.audit.step import Report, StillOpen, Values, must_equal, must_hold, take_step
+from verifier.audit.step import Report, StepState, StillOpen, Values, must_equal, must_hold, take_step
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ def audit_checkpoint(
     }
     steps = tuple(take_step(name, check) for name, check in checks.items())
     anchor = f"key {key.key_id.hex()} of {key.name}" + ("" if heads is None else ", on chain")
-    return Report(key.name, steps, anchor, f"{signed.checkpoint.size} leaves")
+    is_ahead = heads is not None and steps[1].state is StepState.OPEN
+    return Report(key.name, steps, "" if is_ahead else anchor, f"{signed.checkpoint.size} leaves")
 
 
 def _check_signature(signed: SignedCheckpoint, key: NoteKey, witnesses: tuple[NoteKey, ...]) -> Values:
@@ -107,11 +108,13 @@ def _check_since(old: Checkpoint, new: Checkpoint, client: CoordinatorClient | N
 
 def _epoch_of(checkpoint: Checkpoint, client: CoordinatorClient) -> EpochView:
     """The coordinator's epoch of that size. Raises VerificationFailed where it has none: it signed one."""
-    after = -1
+    after, size = -1, 0
     while page := client.epochs(after):
         for view in page:
-            if view.size >= checkpoint.size:
-                must_equal("the log has no such checkpoint any more", view.size, checkpoint.size)
+            in_order = view.epoch > after and view.size > size
+            must_hold("the coordinator's epochs have no order", in_order, f"{view.epoch} with {view.size} leaves")
+            after, size = view.epoch, view.size
+            if size >= checkpoint.size:
+                must_equal("the log has no such checkpoint any more", size, checkpoint.size)
                 return view
-        after = page[-1].epoch
     raise VerificationFailed("the log is shorter than a checkpoint that it signed", f"{checkpoint.size} leaves")

@@ -56,9 +56,13 @@ class Readings:
         try:
             return shape.model_validate(entry.event.get("data"))
         except ValidationError:
-            self.num_unreadable += 1
-            self.first_unreadable = entry.index if self.first_unreadable is None else self.first_unreadable
+            self.pass_over(entry)
             return None
+
+    def pass_over(self, entry: LogEntry) -> None:
+        """Count an event that can't be used."""
+        self.num_unreadable += 1
+        self.first_unreadable = entry.index if self.first_unreadable is None else self.first_unreadable
 
     def as_json(self) -> dict[str, int | None]:
         return {"num_unreadable": self.num_unreadable, "first_unreadable": self.first_unreadable}

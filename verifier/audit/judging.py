@@ -25,6 +25,9 @@ from verifier.audit.event_data import ChainCopy, EventData, Paying, Readings, Re
 
 SETTLING = {"submission.accepted": True, "submission.rejected": False}
 REAUDITS = ("reaudit.agreed", "reaudit.disagreed", "reaudit.undecided")
+MAX_FINDINGS = 128
+"""Verdicts on a submission that are taken in: a draw has 16 seats at most, so an honest log never has as many, even
+where reorgs let it draw again."""
 CASES = ("chain.CaseUpheld", "chain.CaseOverturned", "chain.CaseLapsed")
 
 
@@ -165,6 +168,9 @@ class Judging:
         if data is None or data.round >= JURY_ROUND or data.outcome not in tuple(Outcome):
             return
         judged = self._judged(entry)
+        if len(judged.findings) >= MAX_FINDINGS:
+            self.readings.pass_over(entry)
+            return
         if any((one.validator, one.round) == (data.validator, data.round) for one in judged.findings):
             return  # a validator's first verdict of a round counts
         judged.findings.append(Finding(data.validator, data.round, Outcome(data.outcome)))

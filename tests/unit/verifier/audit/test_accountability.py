@@ -15,7 +15,7 @@ from protocol.reasons import Outcome
 from tests.unit.verifier.conftest import LogTable
 from verifier.audit.accountability import Accountability, ValidatorRow, account_for, percentile
 from verifier.audit.accountability_table import MAX_MATRIX, accountability_lines
-from verifier.audit.judging import Judging
+from verifier.audit.judging import MAX_FINDINGS, Judging
 from verifier.audit.log_reader import read_log
 from verifier.audit.table import MAX_WIDTH
 
@@ -299,6 +299,20 @@ def test_tables_fit_a_terminal(court: Bench, num_validators: int) -> None:
     lines = "\n".join(accountability_lines(court.report())).split("\n")
     assert max(map(len, lines)) <= MAX_WIDTH
     assert any("overturned verdicts: 2" in line for line in lines)
+
+
+def test_verdicts_without_end_on_one_submission_are_passed_over(court: Bench) -> None:
+    """Each pair of validators is a row: a log that made up thousands would fill any memory."""
+    validators = [f"0x{number:040x}" for number in range(1, MAX_FINDINGS + 4)]
+    for validator in validators[:MAX_FINDINGS]:
+        court.reveal(1, validator)
+    assert court.report().unreadable["num_unreadable"] == 0
+    for validator in validators[MAX_FINDINGS:]:
+        court.reveal(1, validator)
+    report = court.report()
+    assert report.unreadable == {"num_unreadable": 3, "first_unreadable": MAX_FINDINGS}
+    assert len(report.validators) == MAX_FINDINGS
+    assert len(report.agreement) == MAX_FINDINGS * (MAX_FINDINGS - 1) // 2
 
 
 def test_a_log_that_was_rewritten_gives_no_report(court: Bench, chain: Any) -> None:
