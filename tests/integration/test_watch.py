@@ -196,6 +196,20 @@ def test_the_newest_checkpoint_is_signed_on_chain_and_of_one_history_with_all_be
     assert report.result == "ok" and {step.state for step in report.steps} == {StepState.OK}, list(report.lines())
 
 
+def test_one_that_is_older_than_the_kept_one_is_of_its_history_but_not_the_newest(world: World) -> None:
+    older, kept = world.client().checkpoint(0), world.client().checkpoint(1)
+    report = audited(world, older, (kept,), is_newest=False)
+    assert not failed(report) and "older_by_leaves" in report.steps[-1].values, list(report.lines())
+    assert failed(audited(world, older, (kept,))) == {"since kept-0"}
+    undo = changed(world, rewrite)
+    try:
+        forged = rebuilt_checkpoint(world)
+        backwards = audited(world, kept, (forged,), is_newest=False)
+    finally:
+        undo()
+    assert failed(backwards) == {"since kept-0"}, list(backwards.lines())
+
+
 @pytest.mark.parametrize("lie", LIES)
 def test_an_old_checkpoint_finds_a_log_that_was_rewritten_with_its_tree(
     world: World, lie: Callable[[Session], None]
@@ -332,6 +346,21 @@ def test_what_cannot_be_asked_is_a_usage_error(audit: Callable[..., Answer], tmp
     assert audit("watch", "--state", str(tmp_path), "--once", "--node", "0x12").exit_code == 2
     (tmp_path / "not.note").write_bytes(b"\xff\xfe")
     assert audit("checkpoint", "--note", str(tmp_path / "not.note")).exit_code == 2
+    (tmp_path / "some.md").write_text("# A title\n\nand a text\n")
+    assert audit("checkpoint", "--since", str(tmp_path / "some.md")).exit_code == 2
+    assert audit("checkpoint", "--log-key", "some+key", chain=False).exit_code == 2
+    assert audit("checkpoint", "--witness", "some+key").exit_code == 2
+
+
+def test_a_false_signature_is_said_with_its_file(
+    audit: Callable[..., Answer], world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    false = tmp_path / "false.note"
+    false.write_text("x" + world.client().checkpoint())
+    with served(world) as url:
+        call = ["audit", "checkpoint", "--coordinator", url, "--chain", world.contracts.client.rpc.url]
+        assert run([*call, "--since", str(false)]) == 3
+    assert str(false) in capsys.readouterr().err
 
 
 def test_nothing_is_signed_before_the_chain_has_it(world: World) -> None:

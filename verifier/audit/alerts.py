@@ -160,5 +160,5 @@ def _object(value: object) -> Mapping[str, Any]:
 
 def _worded(what: str, values: Mapping[str, Any]) -> str:
     """What happened, and those values that say who and why."""
-    shown = [f"{name} {str(values[name])[:MAX_SHOWN_CHARACTERS]}" for name in SHOWN if name in values]
+    shown = [f"{name} {str(values[name])[:MAX_SHOWN_CHARACTERS]}" for name in SHOWN if values.get(name) is not None]
     return ", ".join([what[:MAX_SHOWN_CHARACTERS], *shown])

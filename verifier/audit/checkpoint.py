@@ -48,14 +48,18 @@ def audit_checkpoint(
     heads: list[LogHead] | None,
     remembered: list[Remembered],
     witnesses: tuple[NoteKey, ...] = (),
+    is_newest: bool = True,
 ) -> Report:
-    """Hold a checkpoint against the chain (`heads`; None for none) and against those that are remembered."""
+    """Hold a checkpoint against the chain (`heads`; None for none) and against those that are remembered.
+
+    The newest must extend all of these; another one may be older, and is a prefix of them then.
+    """
     signed = open_checkpoint(note, key, witnesses)
     checks: dict[str, Callable[[], Values]] = {
         "signature": partial(_check_signature, signed, key, witnesses),
         "chain": partial(_check_chain, signed.checkpoint, heads),
         **{
-            f"since {old.source}": partial(_check_since, old.signed.checkpoint, signed.checkpoint, client)
+            f"since {old.source}": partial(_check_since, old.signed.checkpoint, signed.checkpoint, client, is_newest)
             for old in remembered
         },
     }
@@ -88,22 +92,28 @@ def _check_chain(checkpoint: Checkpoint, heads: list[LogHead] | None) -> Values:
     return {"epoch": str(found.epoch)}
 
 
-def _check_since(old: Checkpoint, new: Checkpoint, client: CoordinatorClient | None) -> Values:
-    """The old one is a prefix of the new one, by the coordinator's proof."""
+def _check_since(old: Checkpoint, new: Checkpoint, client: CoordinatorClient | None, is_newest: bool) -> Values:
+    """The shorter one is a prefix of the longer one, by the coordinator's proof."""
     if old.size == new.size:
         must_equal("two roots of one size: the log was rewritten", new.root, old.root)
         return {"size": str(old.size)}
-    must_hold("it is older than the one that is remembered", old.size < new.size, f"{new.size} leaves, not {old.size}")
+    must_hold(
+        "it is older than the one that is remembered",
+        old.size < new.size or not is_newest,
+        f"{new.size} leaves, not {old.size}",
+    )
     if client is None:
         raise StillOpen("no coordinator to ask for a proof")
-    first, last = _epoch_of(old, client), _epoch_of(new, client)
+    short, long = sorted((old, new), key=lambda one: one.size)
+    first, last = _epoch_of(short, client), _epoch_of(long, client)
     path = client.consistency(first.epoch, last.epoch).path
     must_hold(
-        "the log was rewritten: the remembered checkpoint isn't a prefix of this one",
-        verify_consistency(old.size, new.size, old.root, new.root, path),
-        f"from {old.size} leaves under {old.root} to {new.size} under {new.root}",
+        "the log was rewritten: these two checkpoints aren't of one history",
+        verify_consistency(short.size, long.size, short.root, long.root, path),
+        f"from {short.size} leaves under {short.root} to {long.size} under {long.root}",
     )
-    return {"size": str(old.size), "new_leaves": str(new.size - old.size)}
+    by = "new_leaves" if old is short else "older_by_leaves"
+    return {"size": str(old.size), by: str(long.size - short.size)}
 
 
 def _epoch_of(checkpoint: Checkpoint, client: CoordinatorClient) -> EpochView:

@@ -51,6 +51,7 @@ def export(
     from verifier.audit.export import Wanted
     from verifier.audit.export import export as write
 
+    _check_call(out, since_epoch, until_epoch)
     wanted = Wanted(
         types=tuple(event_type or ()),
         subjects=tuple(hash32(one) for one in subject or ()),
@@ -71,3 +72,14 @@ def export(
     )
     typer.echo(f"{out}: {summary.num_rows} rows of {summary.num_leaves} leaves; {summary.anchor}; {head}")
     typer.echo(f"sha256 {summary.sha256.removeprefix('0x')}")
+
+
+def _check_call(out: Path, since_epoch: int | None, until_epoch: int | None) -> None:
+    """Raises UsageError before a log of hours is read for what can't be written, or for no row at all."""
+    from protocol.errors import UsageError
+
+    if out.is_dir():
+        raise UsageError("an export is a file", f"{out} is a folder", "give --out the file's name in it")
+    if since_epoch is not None and until_epoch is not None and since_epoch > until_epoch:
+        why = f"--since-epoch {since_epoch} is after --until-epoch {until_epoch}"
+        raise UsageError("no epoch is wanted", why, "both are inclusive: the first, then the last")

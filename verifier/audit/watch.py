@@ -60,7 +60,9 @@ class Progress:
     def line(self) -> str:
         signed = f", checkpoint of {self.checkpoint_size} leaves" if self.checkpoint_size else ""
         judged = f", {self.num_replayed} submissions judged again" if self.num_replayed else ""
-        return f"✓ {self.size} leaves in {self.epochs} epochs{signed}, {self.num_again} looked at again{judged}"
+        mark, faults = ("✗", f"; {self.num_faults} faults so far, each told once") if self.num_faults else ("✓", "")
+        looked = f"{self.num_again} looked at again"
+        return f"{mark} {self.size} leaves in {self.epochs} epochs{signed}, {looked}{judged}{faults}"
 
 
 class Watch:

@@ -86,7 +86,6 @@ def checkpoint(
     from protocol.client import CoordinatorClient
     from protocol.errors import UsageError
     from protocol.files import write_atomically
-    from protocol.merkle.note import NoteKey
     from verifier.audit.checkpoint import audit_checkpoint
     from verifier.audit.report import print_report
 
@@ -94,12 +93,13 @@ def checkpoint(
         raise UsageError(
             "whose checkpoint is it?", "give one of --chain and --log-key", "`audit checkpoint --chain` prints the key"
         )
-    witnesses = tuple(NoteKey.parse(text) for text in witness or [])
+    witnesses = tuple(_parse_key("--witness", text) for text in witness or [])
+    known_key = None if log_key is None else _parse_key("--log-key", log_key)
     with closing(CoordinatorClient(coordinator)) as client:
-        ground = NoteGround(NoteKey.parse(log_key), None) if log_key else _from_chain(client, chain or "", ledger)
+        ground = NoteGround(known_key, None) if known_key else _from_chain(client, chain or "", ledger)
         text = _read_note(note) if note is not None else client.checkpoint()
         kept = [_remembered(file, ground.key) for file in since or []]
-        report = audit_checkpoint(text, ground.key, client, ground.heads, kept, witnesses)
+        report = audit_checkpoint(text, ground.key, client, ground.heads, kept, witnesses, is_newest=note is None)
     if out is not None and report.exit_code == 0:
         write_atomically(out, text.encode())
     if not as_json:
@@ -217,19 +217,40 @@ def _address(text: str) -> str:
 
 
 def _read_note(file: Path) -> str:
-    from protocol.errors import UsageError
+    from protocol.errors import UsageError, VerificationFailed
+    from protocol.merkle.note import split_note
 
     todo = "keep one with `proofpool audit checkpoint --out FILE`"
     try:
-        return file.read_text("utf-8")
+        split_note(text := file.read_text("utf-8"))
     except OSError as error:
         raise UsageError("a checkpoint can't be read", f"{file}: {error.strerror}", todo) from error
     except ValueError as error:
         raise UsageError("a checkpoint can't be read", f"{file} isn't text", todo) from error
+    except VerificationFailed as error:
+        raise UsageError("that is no signed checkpoint", f"{file}: {error.what}", todo) from error
+    return text
+
+
+def _parse_key(option: str, text: str) -> NoteKey:
+    """A key with a wrong letter is a slip of who typed it, and says nothing about the log."""
+    from protocol.errors import UsageError, VerificationFailed
+    from protocol.merkle.note import NoteKey
+
+    try:
+        return NoteKey.parse(text)
+    except VerificationFailed as error:
+        raise UsageError(
+            error.what, f"{option} {error.why}", "write NAME+ID+KEY, as the log or witness gives it"
+        ) from error
 
 
 def _remembered(file: Path, key: NoteKey) -> Remembered:
+    from protocol.errors import VerificationFailed
     from protocol.merkle.checkpoint import open_checkpoint
     from verifier.audit.checkpoint import Remembered
 
-    return Remembered(str(file), open_checkpoint(_read_note(file), key))
+    try:
+        return Remembered(str(file), open_checkpoint(_read_note(file), key))
+    except VerificationFailed as error:
+        raise VerificationFailed(error.what, f"{file}: {error.why}", error.todo) from error

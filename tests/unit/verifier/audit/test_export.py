@@ -19,6 +19,7 @@ import pytest
 from protocol.api import LogEntry
 from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.chain.pool import LogHead
+from protocol.cli import run
 from protocol.errors import VerificationFailed
 from protocol.merkle.history import Frontier, event_leaf_hash_of
 from protocol.wire import ZERO_HASH
@@ -292,3 +293,11 @@ def test_every_column_is_documented_in_its_order() -> None:
 def test_a_row_has_a_value_for_each_column() -> None:
     row = Row(1, 2, 3, "t", FIRST, None, None, None, None, None, None, None, None, SECOND, "{}")
     assert tuple(row.values()) == astuple(row) and len(COLUMNS) == len(astuple(row))
+
+
+def test_a_call_that_can_give_no_rows_or_no_file_asks_nobody(tmp_path: Path) -> None:
+    nowhere = ["--format", "csv", "--coordinator", "http://127.0.0.1:1"]
+    assert run(["audit", "export", "--out", str(tmp_path), *nowhere]) == 2
+    out = ["--out", str(tmp_path / "log.csv"), *nowhere]
+    assert run(["audit", "export", *out, "--since-epoch", "9", "--until-epoch", "3"]) == 2
+    assert run(["audit", "export", *out, "--since-epoch", "3", "--until-epoch", "3"]) == 5

@@ -90,6 +90,7 @@ def test_an_honest_log_is_followed_in_silence(served: Served, watching: Callable
     progress = watch.progress
     assert (progress.epochs, progress.size, progress.checkpoint_size) == (3, 5, 5)
     assert progress.num_again == 4 and progress.num_faults == 0
+    assert progress.line().startswith("✓") and "fault" not in progress.line()
 
 
 def test_a_watch_goes_on_where_it_stopped(served: Served, watching: Callable[..., Watch]) -> None:
@@ -107,6 +108,7 @@ def test_an_event_that_is_rewritten_before_it_is_seen_stops_the_watch(
     assert kinds(list(watch.turn())) == ["inconsistent"]
     assert watch.progress.epochs == 1  # what holds is taken over, and nothing past it
     assert list(watch.turn()) == []  # told once
+    assert watch.progress.line().startswith("✗") and "1 faults so far" in watch.progress.line()
     served.log.entries[2] = entry
     assert list(watch.turn()) == [] and watch.progress.epochs == 2
 
@@ -181,6 +183,15 @@ def test_what_happens_to_a_named_node_is_told_with_its_reason(served: Served, wa
     assert (received.kind, rejected.kind) == ("node", "node")
     assert "submission.rejected" in rejected.detail and "toploc_mismatch" in rejected.detail
     assert rejected.subject == SUBMISSION
+
+
+def test_what_an_event_has_none_of_is_not_told(
+    log: Any, chain: Any, served: Served, watching: Callable[..., Watch]
+) -> None:
+    log.append("submission.received", "0x" + "5c" * 32, time=145, node=NODE, num_units=5, reason=None)
+    close(log, chain, time=150)
+    *_, accepted = watching(served, nodes=(NODE,)).turn()
+    assert accepted.detail == f"submission.received, node {NODE}"
 
 
 def test_other_nodes_are_not(served: Served, watching: Callable[..., Watch]) -> None:
