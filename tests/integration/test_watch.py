@@ -367,3 +367,17 @@ def test_nothing_is_signed_before_the_chain_has_it(world: World) -> None:
     with world.coordinator.reading() as session:
         for epoch in session.scalars(select(Epoch)):
             assert (epoch.checkpoint is not None) == (epoch.block is not None)
+
+
+def test_a_kept_checkpoint_is_replaced_only_by_one_of_its_history(
+    audit: Callable[..., Answer], world: World, tmp_path: Path
+) -> None:
+    kept, signer = tmp_path / "kept.note", world.coordinator.log_signer
+    assert signer is not None
+    kept.write_text(world.client().checkpoint(1))
+    assert audit("checkpoint", "--out", str(kept)).exit_code == 0
+    assert kept.read_text() == world.client().checkpoint()
+    for other, exit_code in ((sign_checkpoint(signer, 2, "0x" + "77" * 32), 3), ("no note", 2)):
+        kept.write_text(other)
+        assert audit("checkpoint", "--out", str(kept)).exit_code == exit_code
+        assert kept.read_text() == other

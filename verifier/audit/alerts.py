@@ -3,6 +3,7 @@
 In: events of the checked log, in order. Out: rows of the table `alert`, written in the transaction that takes the
 event's epoch over, so that no crash loses one. A fault is something that no honest log has; the rest is news.
 
+    unreadable               a leaf that is no event
     back_dated, post_dated   an event's time is before that of the one before it, or after its epoch was on chain
     unearned                 a payment that nothing in the log earns
     verifiers                seats contradict each other, about an outcome or about a work stamp
@@ -21,6 +22,8 @@ from typing import Any
 
 from protocol.api import LogEntry
 from protocol.chain.pool import LogHead
+from protocol.errors import VerificationFailed
+from protocol.events import LogEvent
 from protocol.plain import plain
 
 SCHEMA = """
@@ -81,6 +84,7 @@ class Alerts:
 
     def observe(self, entry: LogEntry, head: LogHead) -> None:
         """Take in one event of an epoch that is being checked."""
+        self._check_form(entry, head)
         self._check_time(entry, head)
         kind, values = str(entry.event.get("type")), _object(entry.event.get("data"))
         arguments = _object(values.get("arguments"))
@@ -122,6 +126,12 @@ class Alerts:
 
     def num_faults(self) -> int:
         return int(self._db.execute("SELECT COUNT(*) FROM alert WHERE is_fault").fetchone()[0])
+
+    def _check_form(self, entry: LogEntry, head: LogHead) -> None:
+        try:
+            LogEvent.of(entry.event)
+        except VerificationFailed as fault:
+            self._insert("unreadable", True, head.epoch, entry.index, entry.subject, str(fault))
 
     def _check_time(self, entry: LogEntry, head: LogHead) -> None:
         """Times only rise, but where the chain dropped blocks, and an epoch is on chain after all that it holds."""

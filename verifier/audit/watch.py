@@ -182,8 +182,14 @@ class Watch:
         return max(epoch, 0, self._chain.num_epochs() - NUM_HEADS_ON_CHAIN)
 
     def _check_known_heads(self) -> None:
-        """The chain still has the newest heads that were taken over: not another branch of it."""
+        """The chain still has the newest heads that were taken over: not another branch of it.
+
+        Raises Unreachable while the chain's node doesn't have as many any more.
+        """
         known = self._known_heads(self._on_chain(self.history.num_epochs - NUM_HEADS_AGAIN))
+        if (num_epochs := self._chain.num_epochs()) < self.history.num_epochs:
+            epochs = f"{num_epochs} epochs, {self.history.num_epochs} were there before"
+            raise Unreachable("the chain's node is behind what was seen of the chain", epochs, "give another --chain")
         found = {head.epoch: head for head in self._chain.heads(known[0].epoch)} if known else {}
         for head in known:
             if head.epoch in found and found[head.epoch] != head:

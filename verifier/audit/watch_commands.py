@@ -79,7 +79,9 @@ def checkpoint(
         str | None, typer.Option("--log-key", metavar="NAME+ID+KEY", help="The log's key, where no chain is asked.")
     ] = None,
     witness: WitnessOption = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Keep the signed checkpoint in this file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Keep it in this file; what is there is held against it first.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Check the log's newest signed checkpoint, and keep it: what it signs can't be taken back."""
@@ -98,7 +100,8 @@ def checkpoint(
     with closing(CoordinatorClient(coordinator)) as client:
         ground = NoteGround(known_key, None) if known_key else _from_chain(client, chain or "", ledger)
         text = _read_note(note) if note is not None else client.checkpoint()
-        kept = [_remembered(file, ground.key) for file in since or []]
+        replaced = [out] if out is not None and out.exists() else []
+        kept = [_remembered(file, ground.key) for file in dict.fromkeys([*(since or []), *replaced])]
         report = audit_checkpoint(text, ground.key, client, ground.heads, kept, witnesses, is_newest=note is None)
     if out is not None and report.exit_code == 0:
         write_atomically(out, text.encode())

@@ -262,6 +262,18 @@ def test_another_branch_of_the_chain_is_found(served: Served, watching: Callable
     assert kinds(list(watch.turn())) == ["inconsistent"]
 
 
+def test_a_node_of_the_chain_that_goes_back_is_said_to_be_behind(
+    served: Served, watching: Callable[..., Watch]
+) -> None:
+    watch = watching(served)
+    assert list(watch.turn()) == []
+    head = served.chain.head_list.pop()
+    with pytest.raises(Unreachable, match="behind what was seen"):
+        list(watch.turn())
+    served.chain.head_list.append(head)
+    assert list(watch.turn()) == [] and watch.progress.num_faults == 0
+
+
 def test_what_a_crash_kept_from_being_told_is_told_at_the_next_start(
     served: Served, watching: Callable[..., Watch]
 ) -> None:
@@ -287,8 +299,9 @@ def test_leaves_of_any_shape_do_not_end_the_watch(
     log.append(value, SUBMISSION, time=144)
     close(log, chain, time=150)
     watch = watching(served, nodes=nodes)
-    list(watch.turn())
+    unreadable = [alert for alert in watch.turn() if alert.kind == "unreadable"]
     assert watch.progress.epochs == 3
+    assert [alert.log_index for alert in unreadable] == [7] and unreadable[0].is_fault
 
 
 def test_nothing_that_is_logged_steers_a_terminal_or_fakes_a_line(
