@@ -38,6 +38,8 @@ TIMES = {
 }
 """Half of the jury's period is there to judge a whole file in, on a busy machine. What is earned can be claimed after
 judging, window, appeal and jury: nothing else waits for that."""
+WINDOW_SECONDS = sum(TIMES[name] for name in ("judge_period", "challenge_window", "appeal_period", "jury_period"))
+"""From the commit of earnings until they can be claimed."""
 QUORUMS = {"accept_quorum": 1, "slash_quorum": 2, "jury_size": 3, "draw_limit": 8}
 SHARES = {"first_slash_bps": 1_000, "later_slash_bps": 10_000, "bounty_bps": 1_000, "reaudit_bps": 1_000}
 AMOUNTS = {
