@@ -101,7 +101,7 @@ class LogEvent(BaseModel):
             return None
         if not self.is_chain_copy:
             return value if _CODE.fullmatch(value) else None
-        return _REASONS.get(value)
+        return REASONS_ON_CHAIN.get(value)
 
     def number(self, name: str) -> int | None:
         """A count that it names; contracts' come as decimal text."""
@@ -144,7 +144,8 @@ class LogEvent(BaseModel):
         return value if isinstance(value, str) and _ADDRESS.fullmatch(value) else None
 
 
-_REASONS = {str(reason.code): reason.value for reason in RejectReason}
+REASONS_ON_CHAIN = {str(reason.code): reason.value for reason in RejectReason}
+"""A reason's code, by the decimal text of its number in a contract's event."""
 
 
 class EventSource(Protocol):

@@ -23,7 +23,7 @@ from typing import Any
 from protocol.api import LogEntry
 from protocol.chain.pool import LogHead
 from protocol.errors import VerificationFailed
-from protocol.events import LogEvent
+from protocol.events import REASONS_ON_CHAIN, LogEvent
 from protocol.plain import plain
 
 SCHEMA = """
@@ -93,8 +93,8 @@ class Alerts:
         elif kind == "chain.reorged":
             self._note("reorg", entry, head, f"blocks from {values.get('fork_block')} on")
         elif kind.removeprefix("chain.") in CASES:
-            self._note("case", entry, head, _worded(kind, arguments))
-        said = arguments if kind.startswith("chain.") else values
+            self._note("case", entry, head, _worded(kind, _with_code(arguments)))
+        said = _with_code(arguments) if kind.startswith("chain.") else values
         if kind not in ROUTINE and str(said.get("node")) in self._nodes:
             self._note("node", entry, head, _worded(kind, said))
 
@@ -166,6 +166,12 @@ class Alerts:
 def _object(value: object) -> Mapping[str, Any]:
     """Of what a coordinator logged, which may be anything."""
     return value if isinstance(value, dict) else {}
+
+
+def _with_code(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A contract's reason by its code, as the log's other events say it."""
+    number = str(arguments.get("reason"))
+    return {**arguments, "reason": REASONS_ON_CHAIN[number]} if number in REASONS_ON_CHAIN else arguments
 
 
 def _worded(what: str, values: Mapping[str, Any]) -> str:

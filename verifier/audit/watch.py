@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ from verifier.audit.alerts import Alert, Alerts
 from verifier.audit.samples import Samples
 from verifier.chain import NUM_HEADS_ON_CHAIN
 from verifier.history import MAX_ENTRIES, History, checked_leaf
+from verifier.progress import Steps, Unseen
 from verifier.store import transaction
 
 SCHEMA = """
@@ -36,6 +38,8 @@ CREATE TABLE IF NOT EXISTS second_look (id INTEGER PRIMARY KEY CHECK (id = 1), n
 """
 Replay = Callable[[str], Sequence[str]]
 """Judges a submission again: for each verdict that doesn't hold, whose it is and why."""
+Shown = Callable[[int], AbstractContextManager[Steps]]
+"""Who is told how far a look at so many new epochs is."""
 NUM_HEADS_AGAIN = 16
 """How many heads that are known are asked of the chain again at each turn."""
 
@@ -78,6 +82,7 @@ class Watch:
         nodes: Collection[str] = (),
         replay: Replay | None = None,
         share: float = 0.0,
+        shown: Shown = lambda _: nullcontext(Unseen()),
     ) -> None:
         self._db = db
         self._client = client
@@ -88,6 +93,7 @@ class Watch:
         self._replay = replay
         self.history = History(db, [self.alerts.observe, self.samples.observe])
         db.executescript(SCHEMA)
+        self._shown = shown
         self._num_again = 0
 
     def turn(self, num_again: int | None = None) -> Iterator[Alert]:
@@ -165,9 +171,13 @@ class Watch:
     def _follow(self) -> None:
         """Take over one anchored epoch after the other, with what it pays for nothing."""
         self._note_unearned()
-        for head in self._chain.heads(self._on_chain(self.history.num_epochs)):
-            self.history.follow([head], self._client.entries)
-            self._note_unearned()
+        first = self._on_chain(self.history.num_epochs)
+        with self._shown(self._chain.num_epochs() - first) as steps:
+            for head in self._chain.heads(first):
+                steps.doing(f"epoch {head.epoch}, up to leaf {head.size}")
+                self.history.follow([head], self._client.entries)
+                self._note_unearned()
+                steps.step()
 
     def _note_unearned(self) -> None:
         """Payments for nothing, past the last that there is an alert of."""

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from verifier.audit.alerts import Alert
     from verifier.audit.checkpoint import Remembered
     from verifier.audit.watch import Progress, Replay, Watch
+    from verifier.progress import Steps
 
+NUM_EPOCHS_SHOWN = 10
 WatchedChain = Annotated[str, typer.Option("--chain", envvar="PROOFPOOL_CHAIN_URL", help="JSON-RPC of a node.")]
 WitnessOption = Annotated[
     list[str] | None, typer.Option("--witness", metavar="NAME+ID+KEY", help="A witness that must have seen it.")
@@ -164,20 +166,31 @@ def _watching(
                 key = None
             replay = _judge(client, contracts, cache) if share else None
             chain_pool = ChainPool(contracts, pool.pool_id)
-            yield Watch(db, client, chain_pool, key=key, nodes=nodes, replay=replay, share=share)
+            yield Watch(db, client, chain_pool, key=key, nodes=nodes, replay=replay, share=share, shown=_shown)
+
+
+def _shown(num_epochs: int) -> AbstractContextManager[Steps]:
+    """On stderr how far a long look is: the first, or one after the watch was away. The usual ones are short."""
+    from verifier.progress import Progress, Unseen
+
+    if num_epochs < NUM_EPOCHS_SHOWN:
+        return nullcontext(Unseen())
+    return Progress("new epochs of the log", num_epochs, is_patient=True)
 
 
 def _judge(client: CoordinatorClient, contracts: Contracts, cache: Path | None) -> Replay:
     """What the verdicts on a submission have to answer for, by this machine's own judgement."""
     from verifier.audit.ground import chain_ground
     from verifier.audit.pinned import ModelSource
-    from verifier.audit.replay import Replayer
+    from verifier.audit.replay import NUM_STEPS, Replayer
+    from verifier.progress import Progress
 
     replayer = Replayer(ModelSource(None, lambda: client.pool().shardcast_urls, cache), client.bundle)
 
     def judge(submission_id: str) -> Sequence[str]:
         evidence = client.bundle(submission_id)
-        found = replayer.replay(evidence, chain_ground(evidence, contracts), submission_id)
+        with Progress(f"replay of {submission_id}", NUM_STEPS, verb="waiting for", is_patient=True) as progress:
+            found = replayer.replay(evidence, chain_ground(evidence, contracts), submission_id, progress)
         missed = ["a forgery that no seat has looked at was accepted"] if found.missed_by_draw else []
         return [f"{one.validator}: {fault}" for one in found.verdicts for fault in one.faults] + missed
 

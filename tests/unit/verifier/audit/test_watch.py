@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from verifier.audit.alerts import Alert
 from verifier.audit.samples import Samples
 from verifier.audit.watch import Watch, stay_with_pool
 from verifier.audit.watch_commands import _look_once
+from verifier.progress import Progress
 from verifier.store import open_store
 
 SUBMISSION, NODE, VALIDATOR = "0x" + "5b" * 32, "0x" + "a1" * 20, "0x" + "b0" * 20
@@ -91,6 +93,18 @@ def test_an_honest_log_is_followed_in_silence(served: Served, watching: Callable
     assert (progress.epochs, progress.size, progress.checkpoint_size) == (3, 5, 5)
     assert progress.num_again == 4 and progress.num_faults == 0
     assert progress.line().startswith("✓") and "fault" not in progress.line()
+
+
+def test_how_far_a_look_is_is_shown_epoch_by_epoch(served: Served, store: sqlite3.Connection) -> None:
+    stream, asked = io.StringIO(), []
+
+    def shown(num_epochs: int) -> Progress:
+        asked.append(num_epochs)
+        return Progress("new epochs", num_epochs, stream=stream)
+
+    watch = Watch(store, served, served.chain, key=SIGNER.key, shown=shown)  # type: ignore[arg-type]
+    assert list(watch.turn()) == [] and list(watch.turn()) == []
+    assert asked == [2, 0] and "new epochs: 2 of 2 done" in stream.getvalue()
 
 
 def test_a_watch_goes_on_where_it_stopped(served: Served, watching: Callable[..., Watch]) -> None:
@@ -200,9 +214,11 @@ def test_other_nodes_are_not(served: Served, watching: Callable[..., Watch]) -> 
 
 def test_what_the_court_does_is_news(log: Any, chain: Any, served: Served, watching: Callable[..., Watch]) -> None:
     log.append("chain.CaseUpheld", SUBMISSION, time=141, arguments={"reason": "64", "node": NODE}, contract="court")
+    log.append("chain.Accused", SUBMISSION, time=142, arguments={"reason": "199", "node": NODE}, contract="court")
     close(log, chain, time=150)
-    (alert,) = watching(served).turn()
-    assert alert.kind == "case" and "chain.CaseUpheld, reason 64" in alert.detail
+    alert, unknown = watching(served).turn()
+    assert alert.kind == "case" and "chain.CaseUpheld, reason proof_malformed" in alert.detail
+    assert "chain.Accused, reason 199" in unknown.detail
 
 
 def test_a_payment_that_nothing_earns_is_a_fault(
