@@ -25,6 +25,8 @@ RECEIVED, ACCEPTED, BATCHED, REORGED = "submission.received", "submission.accept
 CHAIN = "chain."
 MAX_RELATED = 10_000
 """Leaves about one subject: a submission has some dozens."""
+MAX_OF_TYPE = 100_000
+"""Leaves of a type that are looked through for those about it."""
 
 _ADDRESS = re.compile("0x[0-9a-f]{40}")
 _AMOUNT = re.compile("[0-9]{1,78}")
@@ -199,7 +201,7 @@ def related_events(source: EventSource, subject: str) -> Related:
     others = [other for other in (submission_id, task_id) if other is not None and other != subject]
     work = [*own, *chain.from_iterable(_bounded(source.about(other)) for other in others)]
     batches = _batches(source, received, work)
-    events = (*work, *chain.from_iterable(_bounded(source.about(root)) for root in batches), *_reorgs(source, work))
+    events = (*work, *_bounded(event for root in batches for event in source.about(root)), *_reorgs(source, work))
     return Related(subject, submission_id, task_id, _in_order(events))
 
 
@@ -238,7 +240,7 @@ def _batches(source: EventSource, received: LogEvent, work: Sequence[LogEvent]) 
     if accepted is None or version is None:
         return []
     roots = []
-    for event in source.of_type(BATCHED, accepted.index):
+    for event in _looked_through(source, BATCHED, accepted.index):
         step = event.number("step")
         if step is None or step > version + 1 + source.max_async:
             break
@@ -252,8 +254,16 @@ def _reorgs(source: EventSource, events: Sequence[LogEvent]) -> list[LogEvent]:
     copies = [event for event in events if event.is_chain_copy]
     if not copies:
         return []
-    reorgs = source.of_type(REORGED, min(copy.index for copy in copies))
+    reorgs = _looked_through(source, REORGED, min(copy.index for copy in copies))
     return _bounded(reorg for reorg in reorgs if any(reorg.voids(copy) for copy in copies))
+
+
+def _looked_through(source: EventSource, event_type: str, start: int) -> Iterator[LogEvent]:
+    """Raises VerificationFailed for a log that has no end of them."""
+    for number, event in enumerate(source.of_type(event_type, start)):
+        if number == MAX_OF_TYPE:
+            raise VerificationFailed(f"the log has too many {event_type}", f"{MAX_OF_TYPE} from leaf {start} on")
+        yield event
 
 
 def _bounded(events: Iterable[LogEvent]) -> list[LogEvent]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
 
 from protocol import events
 from protocol.errors import VerificationFailed
-from protocol.events import LogEvent, related_events, standing_events, utc
+from protocol.events import BATCHED, REORGED, LogEvent, related_events, standing_events, utc
 from protocol.wire import ZERO_HASH
 from tests.unit.protocol.log_story import NODE, PROVIDER, SUBMISSION, TASK, Story
 
@@ -139,6 +141,32 @@ def test_zero_is_nobodys_task_and_an_endless_subject_is_refused(monkeypatch: pyt
         story.tell("group.unused", SUBMISSION)
     with pytest.raises(VerificationFailed, match="too much"):
         related_events(story, SUBMISSION)
+
+
+class Endless(Story):
+    """Serves leaves of a type without end, none of which is about anything that was asked for."""
+
+    def of_type(self, event_type: str, start: int) -> Iterator[LogEvent]:
+        data = {"step": 0, "groups": []} if event_type == BATCHED else {"fork_block": 10**9}
+        for index in count(start):
+            yield LogEvent.of(EVENT | {"index": index, "type": event_type, "subject": ROOT, "data": data})
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_leaves_of_a_type_without_end_are_refused(copies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def story(made: type[Story]) -> Story:
+        told = made()
+        told.submit()
+        if copies:
+            told.copy("Accused", SUBMISSION)
+        else:
+            told.accept()
+        return told
+
+    monkeypatch.setattr(events, "MAX_OF_TYPE", 50)
+    assert len(related_events(story(Story), SUBMISSION).events) == 3
+    with pytest.raises(VerificationFailed, match=f"too many {REORGED if copies else BATCHED}"):
+        related_events(story(Endless), SUBMISSION)
 
 
 def test_times_are_utc_as_far_as_calendars_go() -> None:
