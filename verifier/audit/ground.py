@@ -6,6 +6,7 @@ against. Without a chain the facts are the bundle's own claims, and only a trust
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from protocol.bundle import (
     SeatFact,
     VersionFact,
 )
+from protocol.canonical import is_hash32
 from protocol.chain.cases import CaseState
 from protocol.chain.contracts import Contracts, Read
 from protocol.draw import FOREVER
@@ -76,13 +78,18 @@ def trusted_head(bundle: ProofBundle, head: KnownHead) -> Ground:
 
 def parse_head(text: str) -> KnownHead:
     """`EPOCH:SIZE:ROOT`. Raises UsageError."""
-    try:
-        epoch, size, root = text.split(":")
-        return KnownHead(int(epoch), int(size), root.lower())
-    except ValueError as error:
+    epoch, size, root = (*text.split(":"), "", "")[:3]
+    if text.count(":") != 2 or not _is_count(epoch) or not _is_count(size) or not is_hash32(root.lower()):
         raise UsageError(
-            "a trusted head is EPOCH:SIZE:ROOT, or the file of a checkpoint", text, "copy one from where you know it"
-        ) from error
+            "a trusted head is EPOCH:SIZE:ROOT, or the file of a checkpoint",
+            f"{text[:200]}: two numbers, then 0x and 64 hexadecimal digits",
+            "copy one from where you know it",
+        )
+    return KnownHead(int(epoch), int(size), root.lower())
+
+
+def _is_count(text: str) -> bool:
+    return re.fullmatch("[0-9]{1,16}", text) is not None
 
 
 def _epoch_of(facts: ChainFacts, head: KnownHead) -> int:

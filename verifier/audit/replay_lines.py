@@ -82,7 +82,7 @@ def _table(found: ReplayedVerdict) -> Iterator[str]:
     for row in rows:
         yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
     if rest := len(found.checks) - len(shown):
-        yield f"    {rest} checks without a number agree"
+        yield f"    {rest} checks without a number agree" if rest > 1 else "    1 check without a number agrees"
 
 
 def _is_worth_a_line(one: ComparedCheck) -> bool:

@@ -42,7 +42,7 @@ def test_a_verdict_that_holds_has_its_numbers_beside_ours() -> None:
     assert "✓ round 0, seat 3, 0xaaaa" in text and "agrees; stamp: holds (0 nats off at most)" in text
     row = next(line.split() for line in text.splitlines() if "toploc_mantissas" in line)
     assert row[:6] == ["toploc_mantissas", "0.01", "0.011", "+0.001", "0.03", "0.029"]
-    assert "1 checks without a number agree" in text and text.endswith("ok (anchored: chain 1)")
+    assert "1 check without a number agrees" in text and text.endswith("ok (anchored: chain 1)")
 
 
 def test_a_false_one_is_marked_told_and_named_last() -> None:

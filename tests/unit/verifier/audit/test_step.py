@@ -68,8 +68,9 @@ def test_the_document_has_every_step_with_its_values() -> None:
 
 
 def test_a_trusted_head_is_epoch_size_and_root() -> None:
-    assert parse_head("3:120:0xAB") == KnownHead(3, 120, "0xab")
-    for text in ("3:120", "x:1:0x", "", "1:2:3:4"):
+    root = "0x" + "AB" * 32
+    assert parse_head(f"3:120:{root}") == KnownHead(3, 120, root.lower())
+    for text in ("3:120", "x:1:0x", "", "1:2:3:4", f"3:120:{root[:-1]}", f"-3:120:{root}", f"3:120:{root}:4"):
         with pytest.raises(UsageError):
             parse_head(text)
 
