@@ -72,7 +72,8 @@ def audit_checkpoint(
 def _check_signature(signed: SignedCheckpoint, key: NoteKey, witnesses: tuple[NoteKey, ...]) -> Values:
     """The log's key signed it (else `open_checkpoint` has refused it); whoever of the witnesses did is named."""
     seen = {seen.key.name: str(seen.time) for seen in signed.witnesses}
-    missing = [witness.name for witness in witnesses if witness.name not in seen]
+    signers = {one.key for one in signed.witnesses}
+    missing = [str(witness) for witness in witnesses if witness not in signers]
     must_hold("a witness hasn't seen this checkpoint", not missing, ", ".join(missing))
     return {"size": str(signed.checkpoint.size), "root": signed.checkpoint.root, "key": key.key_id.hex(), **seen}
 

@@ -10,7 +10,7 @@ from protocol.api import EpochView
 from protocol.chain.pool import LogHead
 from protocol.errors import VerificationFailed
 from protocol.merkle.checkpoint import open_checkpoint, sign_checkpoint
-from protocol.merkle.note import NoteSigner
+from protocol.merkle.note import KeyType, NoteKey, NoteSigner
 from verifier.audit.checked_log import own_heads
 from verifier.audit.checkpoint import Remembered, audit_checkpoint
 from verifier.audit.step import Report, StepState
@@ -67,6 +67,16 @@ def test_epochs_in_order_are_gone_through_to_their_end() -> None:
     assert step.state is StepState.FAILED and "shorter than a checkpoint" in step.why
     heads = own_heads(Epochs(lambda after: [(after + 1, after + 2)] if after < 5 else []))  # type: ignore[arg-type]
     assert [(head.epoch, head.size) for head in heads] == [(n, n + 1) for n in range(6)]
+
+
+def test_two_witnesses_of_one_name_must_both_have_seen_it() -> None:
+    signers = [NoteSigner("witness", bytes([number]) * 32) for number in (1, 2)]
+    keys = tuple(NoteKey(one.key.name, one.key.public_key, KeyType.COSIGNATURE) for one in signers)
+    note = signers[0].cosign(sign_checkpoint(SIGNER, 10, ROOT), 1_700_000_000)
+    one = audit_checkpoint(note, SIGNER.key, None, None, [], keys).steps[0]
+    assert one.state is StepState.FAILED and str(keys[1]) in one.why and str(keys[0]) not in one.why
+    both = audit_checkpoint(signers[1].cosign(note, 1_700_000_001), SIGNER.key, None, None, [], keys).steps[0]
+    assert both.state is StepState.OK
 
 
 def test_a_checkpoint_ahead_of_the_chain_is_anchored_to_nothing() -> None:
