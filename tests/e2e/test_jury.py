@@ -19,11 +19,11 @@ from protocol.chain.pool import ChainPool
 from protocol.cli import run as run_command
 from protocol.clock import SystemClock
 from protocol.errors import NotEligible
+from protocol.keystore import CHEAP_SCRYPT_N, create_keystore
 from testnet.accounts import PASSWORD, keystore_path
 from testnet.closing import Findings, close
 from testnet.plan import Plan
 from testnet.profile import AMOUNTS
-from testnet.roles import CHEAP_SCRYPT_N, create_keystore
 from testnet.run import LOOK_SECONDS, Run
 from testnet.table import Progress
 

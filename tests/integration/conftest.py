@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,7 @@ CREDIT = 10**18
 PRICE_WEI, VERIFY_PRICE_WEI = 3 * 10**15 + 1, 10**13 + 7
 COORDINATOR_BOND_WEI = 20 * CREDIT
 NUM_VALIDATORS = 3
+_BRANCHES = count(1)
 LOG_SECRET = b"of a log that tests keep  32 byte"[:32]
 SETTLING = {"judge_period": 40, "challenge_window": 15, "appeal_period": 15, "jury_period": 200}
 
@@ -92,6 +94,11 @@ class LocalChain:
     def mine(self, blocks: int = 1) -> None:
         for _ in range(blocks):
             self.contracts.client.rpc.call("evm_mine")
+
+    def be_another_branch(self) -> None:
+        """See that no block of before comes again: anvil keeps 256 states by hash, and forgets one that came twice."""
+        if str(self.contracts.client.rpc.call("web3_clientVersion")).startswith("anvil"):
+            self.contracts.client.rpc.call("anvil_setCoinbase", f"0x{next(_BRANCHES):040x}")
 
     def reorg(self, num_blocks: int) -> None:
         """Other, empty blocks instead of the newest ones."""
@@ -343,6 +350,7 @@ def new_world(
     """The start, to be changed; whatever was before it is gone from the chain."""
     made = start.restore(folder, snapshots.pop(), portal)
     snapshots.append(start.chain.contracts.client.rpc.call("evm_snapshot"))
+    made.chain.be_another_branch()
     made.chain.mine()  # in the time of now: the start's newest block is as old as the tests before this one took
     index_chain(made.coordinator)
     yield made

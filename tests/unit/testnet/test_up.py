@@ -33,7 +33,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
 
 def follow(monkeypatch: pytest.MonkeyPatch, outcome: Callable[[], Summary]) -> None:
     """Have every run come to `outcome`."""
-    monkeypatch.setattr(up, "_follow", lambda run, clock, console: outcome())
+    monkeypatch.setattr(up, "_follow", lambda run, clock, console, *, pass_windows: outcome())
 
 
 def fail(error: BaseException) -> Any:
