@@ -214,19 +214,19 @@ def test_an_end_that_a_reorg_takes_back_is_brought_about_again(bench: Bench) -> 
     world, rpc = bench.world, bench.world.contracts.client.rpc
     case_id = accused_and_appealed(world)
     running = [bench.jurors(signer) for signer in world.validators]
+    snapshots: list[str] = []
 
     def turn() -> None:
         for jurors in running:
             jurors.turn()
+            if bench.jury(case_id).is_complete and not snapshots:  # the next juror may end the case already
+                snapshots.append(rpc.call("evm_snapshot"))
         world.chain.mine()
 
-    snapshot = ""
     for _ in range(8):
-        if bench.jury(case_id).is_complete and not snapshot:
-            snapshot = rpc.call("evm_snapshot")
         turn()
     assert bench.state(case_id) is CaseState.OVERTURNED and all(not jurors.open_cases() for jurors in running)
-    assert rpc.call("evm_revert", snapshot) and bench.state(case_id) is CaseState.APPEALED
+    assert rpc.call("evm_revert", snapshots[0]) and bench.state(case_id) is CaseState.APPEALED
     for _ in range(2):
         turn()
     assert bench.state(case_id) is CaseState.OVERTURNED
