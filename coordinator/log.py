@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, func, insert, or_, select
+from sqlalchemy import Connection, and_, func, insert, or_, select
 from sqlalchemy.orm import Session
 
+from coordinator.db.base import Base
 from coordinator.db.chain import Epoch
 from coordinator.db.log import Event, LogNode
 from protocol.canonical import JsonValue, canonical_json
@@ -64,8 +65,16 @@ def append_all(session: Session, changes: Iterable[Change]) -> None:
     """Add a leaf for each, in order: the same rows as `append` makes, past the session's objects, many at a time."""
     frontier, connection, waiting = _frontier(session), session.connection(), iter(changes)
     while some := [_grow(frontier, change) for change in islice(waiting, ROWS_PER_INSERT)]:
-        connection.execute(insert(Event), [leaf for leaf, _ in some])
-        connection.execute(insert(LogNode), [_row(node) for _, nodes in some for node in nodes])
+        _insert(connection, Event, [leaf for leaf, _ in some])
+        _insert(connection, LogNode, [_row(node) for _, nodes in some for node in nodes])
+
+
+def _insert(connection: Connection, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
+    """Rows as the driver takes them: the values are what the columns hold, and need no look at each."""
+    statement = insert(table).compile(dialect=connection.dialect)
+    names = statement.positiontup
+    values = [tuple(map(row.__getitem__, names)) for row in rows] if names else list(rows)
+    connection.exec_driver_sql(str(statement), values)
 
 
 def _grow(frontier: Frontier, change: Change) -> tuple[dict[str, Any], list[Node]]:

@@ -23,6 +23,8 @@ MAX_SAFE_INTEGER = 2**53 - 1
 MIN_NUMBER = 1e-4
 MAX_NESTING = 200
 """As deep as the parser of incoming messages goes."""
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_PLAIN = frozenset({str, bool, type(None)})
 _HASH32 = re.compile("0x[0-9a-f]{64}")
 
 
@@ -61,7 +63,7 @@ def canonical_json(value: JsonValue) -> bytes:
     """
     try:
         plain = _normalised(value, 0)
-        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return _ENCODER.encode(plain).encode()
     except UnicodeEncodeError as error:
         raise NotCanonical("a text has half a surrogate pair", f"at {error.start}", "send valid Unicode") from error
 
@@ -81,23 +83,24 @@ def json_number(value: float) -> float | str:
 
 
 def _normalised(value: JsonValue, depth: int) -> JsonValue:
-    if depth > MAX_NESTING:
+    """`depth`: how many containers it is in. Texts, truths and null are as they are, and no call is spent on them."""
+    if type(value) in _PLAIN or isinstance(value, str):
+        return value
+    if not isinstance(value, dict | list | tuple):
+        return _normalised_number(value)
+    if value and depth >= MAX_NESTING:
         raise NotCanonical("a value nests too deeply", f"past {MAX_NESTING} levels", "send flat documents")
-    if isinstance(value, str):
-        return value
+    below = depth + 1
     if isinstance(value, dict):
-        return {key: _normalised(value[key], depth + 1) for key in _in_order(value)}
-    if isinstance(value, list | tuple):
-        return [_normalised(item, depth + 1) for item in value]
-    if isinstance(value, bool) or value is None:
-        return value
-    return _normalised_number(value)
+        items = ((key, value[key]) for key in _in_order(value))
+        return {key: item if type(item) in _PLAIN else _normalised(item, below) for key, item in items}
+    return [item if type(item) in _PLAIN else _normalised(item, below) for item in value]
 
 
 def _in_order(value: dict[str, JsonValue]) -> list[str]:
     """RFC 8785 sorts by UTF-16 code units, which for ASCII is as Python sorts; others it sorts by code points."""
     keys = sorted(value)
-    return keys if all(map(str.isascii, keys)) else sorted(keys, key=lambda key: key.encode("utf-16-be"))
+    return keys if "".join(keys).isascii() else sorted(keys, key=lambda key: key.encode("utf-16-be"))
 
 
 def _normalised_number(value: int | float) -> int | float:
