@@ -84,7 +84,7 @@ def json_number(value: float) -> float | str:
 
 def _normalised(value: JsonValue, depth: int) -> JsonValue:
     """`depth`: how many containers it is in. Texts, truths and null are as they are, and no call is spent on them."""
-    if type(value) in _PLAIN or isinstance(value, str):
+    if value is None or isinstance(value, str | bool):
         return value
     if not isinstance(value, dict | list | tuple):
         return _normalised_number(value)
