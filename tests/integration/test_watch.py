@@ -134,6 +134,7 @@ def test_an_honest_log_is_followed_in_silence_and_its_times_are_in_order(
     progress, newest = watch.progress, world.epoch()
     assert newest is not None and (progress.epochs, progress.size) == (newest.epoch + 1, newest.size)
     assert progress.checkpoint_size == newest.size and progress.num_faults == 0
+    assert 0 < progress.head_time <= progress.chain_time and " s old, " in progress.line()
 
 
 @pytest.mark.parametrize("lie", LIES)

@@ -57,6 +57,10 @@ class Progress:
     """Submissions that were judged again, ever."""
     num_faults: int
     """All that were ever found."""
+    head_time: int = 0
+    """When the chain took the newest head, in chain seconds; 0 where there is none."""
+    chain_time: int = 0
+    """Of the chain's newest block: a node that stands still shows by it."""
 
     def as_json(self) -> dict[str, Any]:
         return {"schema_version": 1, "event": "checked", **self.__dict__}
@@ -66,7 +70,8 @@ class Progress:
         judged = f", {self.num_replayed} submissions judged again" if self.num_replayed else ""
         mark, faults = ("✗", f"; {self.num_faults} faults so far, each told once") if self.num_faults else ("✓", "")
         looked = f"{self.num_again} looked at again"
-        return f"{mark} {self.size} leaves in {self.epochs} epochs{signed}, {looked}{judged}{faults}"
+        age = f", newest head {max(0, self.chain_time - self.head_time)} s old" if self.head_time else ""
+        return f"{mark} {self.size} leaves in {self.epochs} epochs{age}{signed}, {looked}{judged}{faults}"
 
 
 class Watch:
@@ -91,6 +96,7 @@ class Watch:
         self.alerts = Alerts(db, nodes)
         self.samples = Samples(db, share)
         self._replay = replay
+        self._head_time = self._chain_time = 0
         self.history = History(db, [self.alerts.observe, self.samples.observe])
         db.executescript(SCHEMA)
         self._shown = shown
@@ -130,7 +136,8 @@ class Watch:
     def progress(self) -> Progress:
         (signed,) = self._db.execute("SELECT COALESCE(MAX(size), 0) FROM checkpoint").fetchone()
         size, epochs = self.history.size, self.history.num_epochs
-        return Progress(epochs, size, signed, self._num_again, self.samples.num_done(), self.alerts.num_faults())
+        done, faults = self.samples.num_done(), self.alerts.num_faults()
+        return Progress(epochs, size, signed, self._num_again, done, faults, self._head_time, self._chain_time)
 
     def _tell(self) -> Iterator[Alert]:
         while untold := self.alerts.untold():
@@ -201,6 +208,7 @@ class Watch:
             epochs = f"{num_epochs} epochs, {self.history.num_epochs} were there before"
             raise Unreachable("the chain's node is behind what was seen of the chain", epochs, "give another --chain")
         found = {head.epoch: head for head in self._chain.heads(known[0].epoch)} if known else {}
+        self._head_time, self._chain_time = max((head.time for head in found.values()), default=0), self._chain.time()
         for head in known:
             if head.epoch in found and found[head.epoch] != head:
                 other = found[head.epoch]
