@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,19 +120,11 @@ class History:
 
     def _take(self, head: LogHead, read_entries: ReadEntries) -> None:
         frontier = Frontier.load(self, self.size)
-        while frontier.size < head.size:
-            entries = read_entries(frontier.size, min(MAX_ENTRIES, head.size - frontier.size))
-            if not entries:
-                raise VerificationFailed(
-                    "the coordinator holds back log entries",
-                    f"leaf {frontier.size} of {head.size} in epoch {head.epoch}",
-                )
-            for entry in entries:
-                self._store(frontier.append(checked_leaf(entry, frontier.size)))
-                self._apply(entry, head.epoch)
-                for observe in self._observers:
-                    observe(entry, head)
-        check_head(frontier, head)
+        for entry, nodes in leaves_up_to(head, frontier, read_entries):
+            self._store(nodes)
+            self._apply(entry, head.epoch)
+            for observe in self._observers:
+                observe(entry, head)
         self._db.execute("INSERT INTO head VALUES (?, ?, ?)", (head.epoch, head.size, head.root))
 
     def _store(self, nodes: Iterable[Node]) -> None:
@@ -169,6 +161,23 @@ def checked_leaf(entry: LogEntry, index: int) -> str:
     if says != (index, index, entry.subject, event_hash, leaf):
         raise VerificationFailed(f"log entry {index} isn't what it says", f"{says}, recomputed {event_hash} and {leaf}")
     return leaf
+
+
+def leaves_up_to(head: LogHead, frontier: Frontier, read_entries: ReadEntries) -> Iterator[tuple[LogEntry, list[Node]]]:
+    """The log's next leaves, each with the subtrees that it completes; `frontier` grows by them up to `head`.
+
+    What came out is to be believed once the iterator has ended. Raises VerificationFailed where the log isn't the one
+    that `head` anchors, or isn't served.
+    """
+    while frontier.size < head.size:
+        entries = read_entries(frontier.size, min(MAX_ENTRIES, head.size - frontier.size))
+        if not entries:
+            raise VerificationFailed(
+                "the coordinator holds back log entries", f"leaf {frontier.size} of {head.size} in epoch {head.epoch}"
+            )
+        for entry in entries:
+            yield entry, frontier.append(checked_leaf(entry, frontier.size))
+    check_head(frontier, head)
 
 
 def check_head(frontier: Frontier, head: LogHead) -> None:

@@ -16,9 +16,10 @@ from protocol.chain.contracts import Contracts
 from protocol.chain.pool import ChainPool, LogHead
 from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
-from protocol.errors import UsageError, VerificationFailed
+from protocol.errors import VerificationFailed
 from protocol.signing import SigningDomain
 from verifier.audit.log_reader import heads_on_chain, read_log
+from verifier.audit.options import check_ledger
 from verifier.chain import NUM_HEADS_ON_CHAIN
 from verifier.history import ReadEntries
 
@@ -67,8 +68,7 @@ class CheckedLog:
 @contextmanager
 def checked_log(client: CoordinatorClient, chain: str | None, ledger: str | None) -> Iterator[CheckedLog]:
     """The log that a coordinator serves. Nothing of it is read yet."""
-    if chain is None and ledger is not None:
-        raise UsageError("a Ledger is read from a chain", "--ledger without --chain", "give --chain too")
+    check_ledger(chain, ledger)
     pool = client.pool()
     if chain is None:
         domain = SigningDomain(pool.chain_id, pool.contracts.ledger, pool.deployment_salt)

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from protocol.api import LogEntry
 from protocol.chain.contracts import Contracts
 from protocol.chain.pool import ChainPool, LogHead
-from protocol.errors import VerificationFailed
 from protocol.merkle.history import Frontier
 from verifier.chain import NUM_HEADS_ON_CHAIN
-from verifier.history import MAX_ENTRIES, ReadEntries, check_head, checked_leaf
+from verifier.history import ReadEntries, leaves_up_to
 
 CLOSED = "epoch.closed"
 
@@ -28,18 +27,9 @@ def read_log(read_entries: ReadEntries, heads: Sequence[LogHead]) -> Iterator[tu
     """
     frontier, num_closed = Frontier(), 0
     for head in heads:
-        while frontier.size < head.size:
-            page = read_entries(frontier.size, min(MAX_ENTRIES, head.size - frontier.size))
-            if not page:
-                raise VerificationFailed(
-                    "the coordinator holds back log entries",
-                    f"leaf {frontier.size} of {head.size} in epoch {head.epoch}",
-                )
-            for entry in page:
-                frontier.append(checked_leaf(entry, frontier.size))
-                yield (min(num_closed, head.epoch) if head is heads[0] else head.epoch), entry
-                num_closed += entry.event.get("type") == CLOSED
-        check_head(frontier, head)
+        for entry, _ in leaves_up_to(head, frontier, read_entries):
+            yield (min(num_closed, head.epoch) if head is heads[0] else head.epoch), entry
+            num_closed += entry.event.get("type") == CLOSED
 
 
 def heads_on_chain(contracts: Contracts, pool_id: int) -> Sequence[LogHead]:
