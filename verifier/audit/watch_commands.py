@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -13,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verifier.audit.options import DEFAULT_URL, CacheOption, ChainOption, CoordinatorOption, JsonOption, LedgerOption
+from verifier.audit.options import (
+    DEFAULT_URL,
+    CacheOption,
+    ChainOption,
+    CoordinatorOption,
+    JsonOption,
+    LedgerOption,
+    address,
+)
 
 if TYPE_CHECKING:
     from protocol.chain.contracts import Contracts
@@ -56,7 +63,7 @@ def watch(
     from protocol.signals import stop_on_signals
     from protocol.waiting import Waiting
 
-    nodes = [_address(one) for one in node or []]
+    nodes = [address(one, "give --node 0x and 40 hexadecimal digits") for one in node or []]
     with FolderLock(state, "audit watch"), _watching(state, coordinator, chain, ledger, nodes, replay, cache) as found:
         for file in checkpoint or []:
             found.remember(_read_note(file), str(file))
@@ -222,14 +229,6 @@ def _turn(found: Watch, num_again: int | None, as_json: bool) -> Progress:
 def _tell(news: Alert | Progress, as_json: bool) -> None:
     typer.echo(json.dumps(news.as_json()) if as_json else news.line())
     sys.stdout.flush()
-
-
-def _address(text: str) -> str:
-    from protocol.errors import UsageError
-
-    if not re.fullmatch("0x[0-9a-fA-F]{40}", text):
-        raise UsageError("that is no address", text, "give --node 0x and 40 hexadecimal digits")
-    return text.lower()
 
 
 def _read_note(file: Path) -> str:
