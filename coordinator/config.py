@@ -43,6 +43,8 @@ class CoordinatorConfig(RoleConfig):
     """Host headers that signed requests may name, besides the address that the server listens on."""
     max_upload_bytes: int = Field(default=16 << 20, ge=1)
     """The most that a request may carry; a task's own rules may allow less."""
+    max_held_bytes: int = Field(default=256 << 20, ge=1)
+    """The most that all requests together hold in memory; who comes over it is told to come again (`rate_limited`)."""
     lease_seconds: int = Field(default=60, ge=1)
     """From lease to deadline, in chain time; the pool's own maximum may be lower."""
     max_leases: int = Field(default=64, ge=1)

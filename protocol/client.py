@@ -31,6 +31,9 @@ MAX_FILE_BYTES = 256 << 20
 """Of a rollout file, sixteen times what a coordinator takes unless it is told otherwise."""
 MAX_BATCH_BYTES = 4 << 30
 MAX_NOTE_BYTES = 64 << 10
+MOST_RETRY_AFTER_SECONDS = 300.0
+"""A coordinator that asks for more is asked again all the same: it may have recovered, or lie."""
+MAX_DIGITS = 10
 
 T = TypeVar("T", bound=BaseModel)
 A = TypeVar("A")
@@ -229,7 +232,9 @@ class CoordinatorClient:
             raise CoordinatorUnreachable("the coordinator doesn't answer", why, todo) from error
         if answer.is_success:
             return answer
-        raise _problem(answer)
+        refusal = _problem(answer)
+        refusal.retry_after_seconds = _retry_after_seconds(answer)
+        raise refusal
 
 
 def _bounded(streamed: httpx.Response, most_bytes: int) -> httpx.Response:
@@ -242,7 +247,8 @@ def _bounded(streamed: httpx.Response, most_bytes: int) -> httpx.Response:
         body += chunk
         if len(body) > most_bytes:
             raise _useless(request, f"it is longer than {most_bytes} bytes")
-    kept = {name: value for name, value in streamed.headers.items() if name != "transfer-encoding"}
+    # As bytes: a header that is no ASCII text couldn't be made anew.
+    kept = [(name, value) for name, value in streamed.headers.raw if name.lower() != b"transfer-encoding"]
     return httpx.Response(streamed.status_code, headers=kept, content=bytes(body), request=request)
 
 
@@ -264,6 +270,13 @@ def _read(shape: type[A], answer: httpx.Response) -> A:
 def _text(answer: httpx.Response) -> str:
     """Always as UTF-8: an encoding that the answer names may be one that unfolds, or makes no text at all."""
     return answer.content.decode(errors="replace")
+
+
+def _retry_after_seconds(answer: httpx.Response) -> float:
+    """What the answer's Retry-After asks for (RFC 9110, 10.2.3, in its form of whole seconds), within reason."""
+    asked = answer.headers.get("retry-after", "")
+    is_number = asked.isascii() and asked.isdigit() and len(asked) < MAX_DIGITS
+    return min(float(asked), MOST_RETRY_AFTER_SECONDS) if is_number else 0.0
 
 
 def _problem(answer: httpx.Response) -> ProofpoolError:

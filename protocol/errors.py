@@ -33,6 +33,8 @@ class ProofpoolError(Exception):
     """The root: `what` went wrong, `why` with values, and what `todo` about it."""
 
     exit_code = 1
+    retry_after_seconds: float = 0.0
+    """How long who refused asks to be left alone (`Retry-After`); 0 where it didn't say."""
 
     def __init__(self, what: str, why: str = "", todo: str = "") -> None:
         super().__init__(what)

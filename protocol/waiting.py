@@ -37,7 +37,7 @@ class Waiting:
         """
         since, reported = self.clock.now(), -REPORT_SECONDS
         while not self.stop.is_set():
-            detail = ""
+            detail, pause_seconds = "", self.poll_seconds
             try:
                 if (found := attempt()) is not None:
                     return found
@@ -48,10 +48,10 @@ class Waiting:
                     raise
                 if isinstance(error, Rejected) and error.reason.cost is not Cost.RETRY:
                     raise
-                detail = str(error)
+                detail, pause_seconds = str(error), max(self.poll_seconds, error.retry_after_seconds)
             now = self.clock.now()
             if now - reported >= REPORT_SECONDS:
                 reported = now
                 get_logger().info("waiting", awaited=what, since_seconds=round(now - since, 1), why=detail)
-            self.clock.wait(self.stop, self.poll_seconds)
+            self.clock.wait(self.stop, pause_seconds)
         return None

@@ -14,6 +14,8 @@ from protocol.telemetry import get_logger
 
 GROWTH = 1.6
 MAX_GROWTHS = 64
+SPREAD = 0.25
+"""Of a time that was asked for: so much later at most."""
 LOG_SECONDS = 30.0
 
 
@@ -35,14 +37,18 @@ class Patience:
         return Patience(self._clock, self._source, self._first_seconds, self._most_seconds)
 
     def wait_for(self, error: ProofpoolError | OSError) -> float:
-        """Seconds to wait: between half and all of a bound that grows up to `most_seconds`."""
+        """Seconds to wait: between half and all of a bound that grows up to `most_seconds`.
+
+        Where who refused has named a time, no less than that, and spread out past it: it named it to many.
+        """
         obstacle, why, todo = _explained(error)
         if obstacle != self._obstacle:
             self._obstacle, self._since, self._num_attempts = obstacle, self._clock.now(), 0
         bound = min(self._most_seconds, self._first_seconds * GROWTH ** min(self._num_attempts, MAX_GROWTHS))
         self._num_attempts += 1
         self._log(why, todo)
-        return bound * (0.5 + 0.5 * self._source.random())
+        share = self._source.random()
+        return max(bound * (0.5 + 0.5 * share), _asked_seconds(error) * (1 + SPREAD * share))
 
     def rewarded(self) -> None:
         """The obstacle is gone."""
@@ -59,6 +65,10 @@ class Patience:
 
     def _waited_seconds(self) -> float:
         return round(self._clock.now() - self._since, 1)
+
+
+def _asked_seconds(error: ProofpoolError | OSError) -> float:
+    return error.retry_after_seconds if isinstance(error, ProofpoolError) else 0.0
 
 
 def _explained(error: ProofpoolError | OSError) -> tuple[str, str, str]:

@@ -64,6 +64,11 @@ def create_app(coordinator: Coordinator | None, hosts: Collection[str] = ()) -> 
         app.include_router(router, prefix=f"/v{PROTOCOL_VERSION}")
     install_problems(app)
     max_upload_bytes = coordinator.config.max_upload_bytes if coordinator else MAX_JSON_BYTES
-    app.add_middleware(BodyLimit, limit=lambda method: max_upload_bytes if method == "PUT" else MAX_JSON_BYTES)
+    most_held_bytes = coordinator.config.max_held_bytes if coordinator else MAX_JSON_BYTES
+    app.add_middleware(
+        BodyLimit,
+        limit=lambda method: max_upload_bytes if method == "PUT" else MAX_JSON_BYTES,
+        most_held_bytes=most_held_bytes,
+    )
     app.add_middleware(ProblemBoundary)
     return app

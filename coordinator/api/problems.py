@@ -32,6 +32,7 @@ from protocol.telemetry import get_logger
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
+"""Of whatever isn't in `_RETRY_AFTER`."""
 API_HINT = "docs/openapi.json lists every path with its methods"
 DOCS = "https://proofpool.invalid/problems/"
 
@@ -60,6 +61,14 @@ _STATUS: dict[RejectReason, int] = {
 """Every other reason says that the content is wrong: 422."""
 
 _RETRY = {429, 503}
+_RETRY_AFTER: dict[str, int] = {
+    RejectReason.LEASE_LIMIT.value: 2,
+    RejectReason.NO_DEMAND.value: 2,
+    RejectReason.POOL_PAUSED.value: 5,
+    RejectReason.ESCROW_EMPTY.value: 5,
+    RejectReason.STORAGE_FULL.value: 5,
+}
+"""Seconds, by how fast each can change: verdicts free leases and groups, a transaction or a person does the rest."""
 
 
 def problem_of(error: Exception) -> Problem:
@@ -87,7 +96,8 @@ def problem_of(error: Exception) -> Problem:
 
 def answer(problem: Problem) -> Response:
     """The HTTP response with this document."""
-    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if problem.status in _RETRY else {}
+    seconds = _RETRY_AFTER.get(problem.code, RETRY_AFTER_SECONDS)
+    headers = {"Retry-After": str(seconds)} if problem.status in _RETRY else {}
     return Response(problem.model_dump_json(), status_code=problem.status, media_type=PROBLEM_JSON, headers=headers)
 
 

@@ -202,7 +202,7 @@ def test_a_full_disk_is_a_problem_that_passes(site: Any, monkeypatch: pytest.Mon
         full.setattr(os, "fsync", no_space)
         answer = site.put(envelope, submission_id, file)
         check_refused(site, answer, RejectReason.STORAGE_FULL)
-        assert answer.headers["retry-after"] == "1"
+        assert answer.headers["retry-after"] == "5"
     assert site.dump() == before
     assert not [path for path in (site.coordinator.config.data_dir / "blobs").rglob("*") if path.is_file()]
     assert site.client(site.node).submit(envelope, submission_id, file).message.submission_id == submission_id

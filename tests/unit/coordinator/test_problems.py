@@ -138,3 +138,14 @@ def test_a_request_of_another_schema_version_is_refused(site: Any, version: int)
         assert (answer.status_code, answer.json()["code"]) == (422, "schema_invalid")
         assert site.dump() == before
         assert http.post("/v1/tasks", json={"schema_version": 1, "policy_version": 0}).status_code == 201
+
+
+@pytest.mark.parametrize(("reason", "seconds"), [("rate_limited", 1), ("no_demand", 2), ("storage_full", 5)])
+def test_what_may_pass_says_when_to_come_again(reason: str, seconds: int) -> None:
+    refusal = problems.problem_of(Rejected(RejectReason(reason), "x"))
+    assert problems.answer(refusal).headers["retry-after"] == str(seconds)
+
+
+@pytest.mark.parametrize("reason", [RejectReason.DUPLICATE, RejectReason.SCHEMA_INVALID])
+def test_what_will_not_pass_names_no_time(reason: RejectReason) -> None:
+    assert "retry-after" not in problems.answer(problems.problem_of(Rejected(reason, "x"))).headers

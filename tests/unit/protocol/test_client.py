@@ -84,3 +84,22 @@ def test_a_problem_document_is_a_refusal_and_any_other_failure_is_not() -> None:
     assert (refusal.value.reason, refusal.value.value) == (RejectReason.UNDERSTAKED, "1")
     with pytest.raises(CoordinatorUnreachable, match=r"GET http.*/v1/pool: HTTP 502 bad gateway \| is that a coordin"):
         client(lambda request: httpx.Response(502, content=b"bad gateway")).pool()
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7), ("0", 0), ("100000", 300), ("", 0), ("-3", 0), ("1.5", 0), ("soon", 0), ("9" * 400, 0), ("٣", 0)],
+)
+def test_a_refusal_says_how_long_it_asks_to_be_left_alone(header: str, seconds: int) -> None:
+    problem = b'{"type":"t","title":"t","status":429,"code":"no_demand"}'
+    for content, kind in ((problem, Rejected), (b"busy", CoordinatorUnreachable)):
+        busy = httpx.Response(503, headers=[(b"Retry-After", header.encode())], content=content)
+        with pytest.raises(kind) as caught:
+            client(lambda request, busy=busy: busy).lease(0)  # type: ignore[misc]
+        assert caught.value.retry_after_seconds == seconds
+
+
+def test_a_refusal_that_asks_for_nothing_may_be_asked_again_at_once() -> None:
+    with pytest.raises(CoordinatorUnreachable) as caught:
+        client(lambda request: httpx.Response(503)).lease(0)
+    assert caught.value.retry_after_seconds == 0

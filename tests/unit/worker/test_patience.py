@@ -85,3 +85,16 @@ def test_another_cause_and_a_reward_start_anew(anew: bool) -> None:
         assert patience.wait_for(DOWN) > 1.0
     assert patience.wait_for(Rejected(RejectReason.LEASE_LIMIT)) == 1.0
     assert patience.wait_for(Rejected(RejectReason.POOL_PAUSED)) == 1.0
+
+
+def test_a_time_that_was_asked_for_is_waited_in_full_and_spread_out_past_it() -> None:
+    busy = Rejected(RejectReason.NO_DEMAND)
+    busy.retry_after_seconds = 60.0
+    assert make_patience(share=0.0).wait_for(busy) == 60.0
+    assert make_patience(share=1.0).wait_for(busy) == 75.0
+
+
+def test_own_patience_that_is_longer_than_what_was_asked_for_stands() -> None:
+    patience, busy = make_patience(), Rejected(RejectReason.NO_DEMAND)
+    busy.retry_after_seconds = 1.0
+    assert [patience.wait_for(busy) for _ in range(40)][-1] == 10.0
