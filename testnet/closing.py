@@ -19,12 +19,12 @@ from testnet import profile
 from testnet.evidence import fetch_bundles, keep_bundles
 from testnet.money import claim_all
 from testnet.run import Run
-from verifier.audit.checkpoint import log_key
-from verifier.audit.ground import chain_ground
-from verifier.audit.money import Books, audit_books, read_books
+from verifier.audit.bundle.ground import chain_ground
+from verifier.audit.bundle.verify import verify_bundle
+from verifier.audit.reports.money import Books, audit_books, read_books
 from verifier.audit.step import Report, Values, must_hold, take_step
-from verifier.audit.verify import verify_bundle
-from verifier.audit.watch import Progress, Watch
+from verifier.audit.watch.checkpoint import log_key
+from verifier.audit.watch.watch import Progress, Watch
 from verifier.store import open_store
 
 ROOT_SECONDS = 60.0

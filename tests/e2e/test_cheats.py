@@ -20,10 +20,10 @@ from testnet.hints import offline_commands, program
 from testnet.plan import CHEATS, Plan
 from testnet.profile import STAKE
 from testnet.summary import Summary
-from verifier.audit.evidence import read_bundle
-from verifier.audit.ground import claims_alone
-from verifier.audit.pinned import ModelSource
-from verifier.audit.replay import Replayer
+from verifier.audit.bundle.evidence import read_bundle
+from verifier.audit.bundle.ground import claims_alone
+from verifier.audit.replay.pinned import ModelSource
+from verifier.audit.replay.replay import Replayer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.xdist_group("e2e")]
 

@@ -33,12 +33,12 @@ from protocol.signing import Signer, SigningDomain, TypedMessage, recover
 from tests.fuzz.example import ADDRESS, HASH, example
 from tests.fuzz.site import honest_bundle, honest_log
 from tests.fuzz.target import Target
-from verifier.audit.ground import KnownHead, claims_alone, trusted_head
-from verifier.audit.row_files import Format, write_rows
-from verifier.audit.rows import row_of
-from verifier.audit.served_log import ServedLog
-from verifier.audit.show import tell
-from verifier.audit.verify import verify_bundle
+from verifier.audit.bundle.ground import KnownHead, claims_alone, trusted_head
+from verifier.audit.bundle.verify import verify_bundle
+from verifier.audit.log.served_log import ServedLog
+from verifier.audit.reports.row_files import Format, write_rows
+from verifier.audit.reports.rows import row_of
+from verifier.audit.reports.show import tell
 from verifier.history import History
 
 DOMAIN = SigningDomain(chain_id=31337, contract="0x" + "11" * 20, salt="0x" + "22" * 32)

@@ -33,10 +33,10 @@ from protocol.wire import Signed, Verdict
 from tests.integration.conftest import Start, World, new_world
 from tests.integration.served import served
 from tests.integration.test_earnings import commit, propose
-from verifier.audit.ground import Ground, KnownHead, chain_ground, claims_alone, trusted_head
+from verifier.audit.bundle.ground import Ground, KnownHead, chain_ground, claims_alone, trusted_head
+from verifier.audit.bundle.verify import verify_bundle
 from verifier.audit.step import Report, StepState
 from verifier.audit.trace import trace_lines
-from verifier.audit.verify import verify_bundle
 
 ELSEWHERE = "0x" + "77" * 32
 

@@ -19,8 +19,8 @@ from protocol.reasons import Outcome, RejectReason
 from protocol.wire import Signed, Submission, Task
 from tests.integration.conftest import CREDIT, PRICE_WEI, SETTLING, World
 from tests.integration.test_promise_commands import CREATOR, Command, Keys, call, keys, refusal
-from verifier.audit.challenge import Challenger, ChallengeReport
-from verifier.audit.forgery import judge_again, reason_of
+from verifier.audit.court.challenge import Challenger, ChallengeReport
+from verifier.audit.court.forgery import judge_again, reason_of
 from verifier.implicate import acceptances
 
 __all__ = ["call", "keys"]

@@ -31,7 +31,7 @@ from tests.integration.test_bond import new_pool
 from tests.integration.test_earnings import attestation, claim, commit, propose
 from tests.integration.test_jury import FINE_WEI, Bench, bench, credits_of
 from tests.integration.test_promise_commands import CREATOR, Command, Keys, call, document, keys, refusal
-from verifier.audit.dispute import Disputer
+from verifier.audit.court.dispute import Disputer
 from verifier.history import History
 from verifier.roots import root_faults
 from verifier.store import open_store

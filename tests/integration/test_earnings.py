@@ -21,7 +21,7 @@ from protocol.merkle.standard import earnings_tree
 from protocol.signing import Signer
 from protocol.wire import EarningsAttestation, Signed
 from tests.integration.conftest import PRICE_WEI, World, number_hash
-from verifier.audit.money import audit_money
+from verifier.audit.reports.money import audit_money
 from verifier.audit.step import StepState
 
 

@@ -25,7 +25,7 @@ from protocol.reasons import RejectReason
 from protocol.signing import Signer
 from protocol.wire import Receipt, Signed, Submission
 from tests.integration.conftest import COORDINATOR_BOND_WEI, CREDIT, World
-from verifier.audit.inclusion import Promised, advance, check_missing, forced_promise, receipt_promise
+from verifier.audit.court.inclusion import Promised, advance, check_missing, forced_promise, receipt_promise
 from worker.force import ForcedIntake, announce, check_unpromised
 from worker.outbox import Entry, Outbox
 

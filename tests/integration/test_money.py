@@ -15,7 +15,7 @@ from tests.integration.conftest import CREDIT, SETTLING, World
 from tests.integration.test_challenge import outsider
 from tests.integration.test_earnings import balance, claim, commit, propose
 from tests.integration.test_jury import FINE_WEI, Bench, accused_and_appealed, bench
-from verifier.audit.money import audit_money
+from verifier.audit.reports.money import audit_money
 from verifier.audit.step import Report, StepState
 
 __all__ = ["bench"]

@@ -27,9 +27,9 @@ from tests.integration.conftest import World
 from tests.integration.test_forgery import RealPool, honest_model, other_model, real
 from tests.integration.test_promise_commands import NOWHERE, Command, call, refusal
 from tests.worlds.generated import generate
-from verifier.audit.ground import chain_ground
-from verifier.audit.pinned import ModelSource
-from verifier.audit.replay import Replayer
+from verifier.audit.bundle.ground import chain_ground
+from verifier.audit.replay.pinned import ModelSource
+from verifier.audit.replay.replay import Replayer
 from verifier.case import Dossier, Facts, Instruments
 from verifier.judge import stamped
 from verifier.pipeline import examine

@@ -28,9 +28,9 @@ from protocol.reasons import Outcome, RejectReason
 from protocol.wire import Receipt, Signed
 from tests.integration.conftest import World
 from tests.integration.served import served
-from verifier.audit.checked_log import anchored_log
-from verifier.audit.fair_reading import read_fairness
-from verifier.audit.promises import HeldReceipt
+from verifier.audit.fairness.promises import HeldReceipt
+from verifier.audit.fairness.reading import read_fairness
+from verifier.audit.log.checked_log import anchored_log
 
 
 @pytest.fixture

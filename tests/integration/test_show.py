@@ -28,8 +28,8 @@ from tests.integration.served import served
 from tests.integration.test_challenge import outsider
 from tests.integration.test_court_stories import add_nodes, condemned, enforce
 from tests.integration.test_inclusions import force
-from tests.unit.verifier.audit.test_export import read
-from verifier.audit.row_files import Format
+from tests.unit.verifier.audit.reports.test_export import read
+from verifier.audit.reports.row_files import Format
 
 DROPPED = RejectReason.LOGPROB_MISMATCH
 STATUSES = {

@@ -17,7 +17,7 @@ from protocol.merkle.history import root_of
 from protocol.signing import Signer
 from protocol.wire import ZERO_HASH, EpochAttestation, Signed
 from tests.integration.conftest import PRICE_WEI, World
-from verifier.audit.takeover import Committer
+from verifier.audit.court.takeover import Committer
 from verifier.history import History
 from verifier.store import open_store
 from verifier.takeover import (

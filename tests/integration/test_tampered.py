@@ -15,8 +15,8 @@ from protocol.cli import run
 from tests.integration.conftest import ON_ONE_NODE
 from tests.integration.tampered import FILE, Document, flipped, flipped_file, paths
 from tests.integration.test_audit import History, failed, history
-from verifier.audit.ground import chain_ground, claims_alone
-from verifier.audit.verify import verify_bundle
+from verifier.audit.bundle.ground import chain_ground, claims_alone
+from verifier.audit.bundle.verify import verify_bundle
 
 __all__ = ["history"]
 

@@ -30,11 +30,11 @@ from protocol.merkle.note import KeyType, NoteKey, NoteSigner
 from protocol.reasons import Outcome, RejectReason
 from tests.integration.conftest import LOG_SECRET, Start, World, new_world
 from tests.integration.served import served
-from verifier.audit.alerts import Alert
-from verifier.audit.checkpoint import Remembered, audit_checkpoint, log_key
-from verifier.audit.log_reader import heads_on_chain
+from verifier.audit.log.log_reader import heads_on_chain
 from verifier.audit.step import Report, StepState
-from verifier.audit.watch import Watch
+from verifier.audit.watch.alerts import Alert
+from verifier.audit.watch.checkpoint import Remembered, audit_checkpoint, log_key
+from verifier.audit.watch.watch import Watch
 from verifier.store import open_store
 
 

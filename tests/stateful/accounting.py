@@ -18,7 +18,7 @@ from coordinator.earnings import earnings_id
 from coordinator.standing import OPEN
 from protocol.chain.contracts import Read
 from tests.stateful.play import Play
-from verifier.audit.money import audit_money
+from verifier.audit.reports.money import audit_money
 
 Answer = Callable[[], Any]
 

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from verifier.audit.challenge_commands import challenge
-from verifier.audit.dispute_commands import dispute_earnings
-from verifier.audit.evidence import fetch_bundle, gathered, read_head
-from verifier.audit.export_commands import export
-from verifier.audit.fairness_commands import fairness
-from verifier.audit.inclusion_commands import challenge_inclusion
+from verifier.audit.bundle.evidence import fetch_bundle, gathered, read_head
+from verifier.audit.court.challenge_commands import challenge
+from verifier.audit.court.dispute_commands import dispute_earnings
+from verifier.audit.court.inclusion_commands import challenge_inclusion
+from verifier.audit.court.takeover_commands import attest_earnings, attest_epoch, claim, commit_earnings, commit_epoch
+from verifier.audit.fairness.commands import fairness
 from verifier.audit.options import (
     DEFAULT_URL,
     BundleOption,
@@ -24,11 +24,11 @@ from verifier.audit.options import (
     SubmissionId,
     TrustedHeadOption,
 )
-from verifier.audit.replay_commands import replay
-from verifier.audit.show_commands import show
-from verifier.audit.takeover_commands import attest_earnings, attest_epoch, claim, commit_earnings, commit_epoch
-from verifier.audit.verifiers_commands import verifiers
-from verifier.audit.watch_commands import checkpoint, watch
+from verifier.audit.replay.commands import replay
+from verifier.audit.reports.export_commands import export
+from verifier.audit.reports.show_commands import show
+from verifier.audit.reports.verifiers_commands import verifiers
+from verifier.audit.watch.commands import checkpoint, watch
 
 app = typer.Typer(no_args_is_help=True, help="Check the history: submissions, money, the log.")
 
@@ -44,8 +44,8 @@ def verify(
     as_json: JsonOption = False,
 ) -> int:
     """Check one submission from its bytes to its payment or slash, each step ✓ or ✗."""
+    from verifier.audit.bundle.verify import verify_bundle
     from verifier.audit.report import print_report
-    from verifier.audit.verify import verify_bundle
 
     evidence, ground = gathered(submission_id, coordinator, bundle, chain, ledger, trusted_head)
     return print_report(verify_bundle(evidence, ground, submission_id), as_json)
@@ -63,8 +63,8 @@ def money(
     from protocol.client import CoordinatorClient
     from protocol.clock import SystemClock
     from protocol.errors import UsageError
-    from verifier.audit.money import audit_money
     from verifier.audit.report import print_report
+    from verifier.audit.reports.money import audit_money
 
     if chain is None:
         raise UsageError("this needs a chain", "no --chain", "give the URL of a node of the pool's chain")

@@ -13,9 +13,9 @@ from protocol.api import ReauditState, Standing
 from protocol.stamp import MAX_DIFFERENCE
 from tests.attacks.lazy.kinds import AcceptsUnseen, AuditsUnseen, Copies, ForgetsTheStamp, Guesses, LazyJudge, Slanders
 from tests.attacks.lazy.town import Town
-from verifier.audit.ground import claims_alone
+from verifier.audit.bundle.ground import claims_alone
+from verifier.audit.bundle.verify import verify_bundle
 from verifier.audit.step import Report, Step, StepState
-from verifier.audit.verify import verify_bundle
 
 LATER = 2
 """Seats that are active from this epoch on can't be drawn for what came in before, but they can for its re-audit."""

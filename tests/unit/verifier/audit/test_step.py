@@ -7,7 +7,7 @@ import json
 import pytest
 
 from protocol.errors import ChainError, UsageError, VerificationFailed
-from verifier.audit.ground import KnownHead, parse_head
+from verifier.audit.bundle.ground import KnownHead, parse_head
 from verifier.audit.report import print_report
 from verifier.audit.step import Report, Step, StepState, StillOpen, Values, must_equal, must_hold, take_step
 

@@ -1,0 +1,101 @@
+"""The evidence that a command is about, and the ground that it is held against, as the command line names them.
+
+In: a coordinator or a bundle's file; a chain with its Ledger, a trusted head, or neither. Out: `ProofBundle`, `Ground`.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from protocol.bundle import ProofBundle
+    from verifier.audit.bundle.ground import Ground, KnownHead
+
+MAKE_ONE = "make one with `proofpool audit bundle`"
+MAX_BYTES = 400 << 20
+"""Of a bundle: the largest file that a coordinator takes, in base64, and what stands beside it."""
+
+
+def gathered(
+    submission_id: str, coordinator: str, bundle: Path | None, chain: str | None, ledger: str | None, head: str | None
+) -> tuple[ProofBundle, Ground]:
+    """Raises UsageError for a file that can't be read, or flags of which one would be passed over."""
+    _check_ground(chain, ledger, head)
+    known = None if head is None else read_head(head)
+    if bundle is not None:
+        evidence = read_bundle(bundle)
+    else:
+        evidence = fetch_bundle(coordinator, submission_id, known.size if known is not None else None)
+    return evidence, ground_of(evidence, chain, ledger, known)
+
+
+def fetch_bundle(coordinator: str, submission_id: str, size: int | None = None) -> ProofBundle:
+    """`size`: of the log's head that its proofs are to lead to; else the newest."""
+    from protocol.client import CoordinatorClient
+
+    with closing(CoordinatorClient(coordinator)) as client:
+        return client.bundle(submission_id, size)
+
+
+def read_head(text: str) -> KnownHead:
+    """`EPOCH:SIZE:ROOT`, or the file of a checkpoint that somebody kept, and so trusts. Raises UsageError."""
+    from protocol.errors import UsageError, VerificationFailed
+    from protocol.merkle.checkpoint import Checkpoint
+    from protocol.merkle.note import split_note
+    from verifier.audit.bundle.ground import KnownHead, parse_head
+
+    if not Path(text).is_file():
+        return parse_head(text)
+    try:
+        checkpoint = Checkpoint.parse(split_note(Path(text).read_text("utf-8"))[0])
+    except (OSError, ValueError, VerificationFailed) as error:
+        todo = "keep one with `proofpool audit checkpoint --out FILE`"
+        raise UsageError("that is no signed checkpoint", f"{text}: {error}", todo) from error
+    return KnownHead(None, checkpoint.size, checkpoint.root, checkpoint.origin)
+
+
+def read_bundle(file: Path) -> ProofBundle:
+    from pydantic import ValidationError
+
+    from protocol.bundle import ProofBundle
+    from protocol.errors import UsageError
+
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise UsageError("this is no bundle", f"{file}: it is longer than {MAX_BYTES} bytes", MAKE_ONE)
+        return ProofBundle.model_validate_json(content)
+    except OSError as error:
+        raise UsageError("a bundle can't be read", f"{file}: {error.strerror}", MAKE_ONE) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        why = f"{file}: {first['msg']}{f' at `{place}`' if place else ''}"
+        raise UsageError("this is no bundle, or a damaged one", why, MAKE_ONE) from error
+
+
+def _check_ground(chain: str | None, ledger: str | None, head: str | None) -> None:
+    """Raises UsageError where a flag would be passed over: what wasn't looked at mustn't look trusted."""
+    from protocol.errors import UsageError
+    from verifier.audit.options import check_ledger
+
+    if chain is not None and head is not None:
+        raise UsageError(
+            "an audit stands on one thing", "both --chain (PROOFPOOL_CHAIN_URL) and --trusted-head", "give one"
+        )
+    check_ledger(chain, ledger)
+
+
+def ground_of(evidence: ProofBundle, chain: str | None, ledger: str | None, head: KnownHead | None) -> Ground:
+    from protocol.chain.contracts import Contracts
+    from protocol.clock import SystemClock
+    from verifier.audit.bundle.ground import chain_ground, claims_alone, trusted_head
+
+    if chain is not None:
+        contracts = Contracts.connect(chain, ledger or evidence.chain.contracts.ledger, SystemClock())
+        with closing(contracts.client.rpc):
+            return chain_ground(evidence, contracts)
+    return claims_alone(evidence) if head is None else trusted_head(evidence, head)

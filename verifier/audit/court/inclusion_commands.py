@@ -1,0 +1,93 @@
+"""`proofpool audit challenge-inclusion`: hold a coordinator to what it promised."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from verifier.audit.court.sender import (
+    ChainOption,
+    JsonOption,
+    KeystoreOption,
+    LedgerOption,
+    PasswordOption,
+    sending,
+    tell,
+)
+
+if TYPE_CHECKING:
+    from verifier.audit.court.inclusion import Promised
+
+
+def challenge_inclusion(
+    promise: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECEIPT_FILE|HASH",
+            help="A worker's TASK.answer.json or a proof bundle; or the id of a submission that was forced in.",
+        ),
+    ],
+    chain: ChainOption,
+    ledger: LedgerOption,
+    pool: Annotated[int | None, typer.Option("--pool", help="The pool's id, with HASH.")] = None,
+    answerable: Annotated[
+        str | None, typer.Option("--answerable", help="Who was coordinator then, with HASH; else who is now.")
+    ] = None,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(
+            "--coordinator",
+            envvar="PROOFPOOL_COORDINATOR_URL",
+            help="Ask it first: where its log shows the leaf, nothing is sent. Exit code 3.",
+        ),
+    ] = None,
+    keystore: KeystoreOption = None,
+    password_file: PasswordOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Demand that the log has a submission as promised. Takes a bond, which a broken promise gives back.
+
+    A kept promise costs it: name the --coordinator to have its log looked at first. Run it again after the deadline:
+    where nobody showed the leaf, that makes the coordinator pay.
+    """
+    from protocol.canonical import is_hash32
+    from protocol.client import CoordinatorClient
+    from protocol.errors import UsageError
+    from verifier.audit.court.inclusion import advance, forced_promise, receipt_promise
+
+    if is_forced := is_hash32(promise.lower()):
+        if pool is None:
+            raise UsageError("a forced submission is one of a pool", "HASH without --pool", "give --pool ID")
+        if answerable is not None and not re.fullmatch("0x[0-9a-fA-F]{40}", answerable):
+            raise UsageError("that is no address", answerable, "give --answerable 0x and 40 hexadecimal digits")
+    promised = None if is_forced else _read(Path(promise))
+    with sending(chain, ledger, keystore, password_file) as sender:
+        found = (
+            forced_promise(sender.contracts, pool or 0, promise.lower(), answerable and answerable.lower())
+            if promised is None
+            else receipt_promise(sender.contracts, promised)
+        )
+        with nullcontext() if coordinator is None else closing(CoordinatorClient(coordinator)) as client:
+            report = advance(sender.contracts, sender.lane, found, client)
+    tell(as_json, report.model_dump(mode="json"))
+
+
+def _read(file: Path) -> Promised:
+    from pydantic import ValidationError
+
+    from protocol.errors import UsageError
+    from verifier.audit.court.inclusion import Promised
+
+    todo = "give DATA/outbox/TASK.answer.json of the worker, or a file of `proofpool audit bundle`"
+    try:
+        return Promised.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise UsageError("the receipt's file can't be read", f"{file}: {error.strerror}", todo) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = f"{file}: {first['msg']} at `{'.'.join(map(str, first['loc']))}`"
+        raise UsageError("that file has no submission with its receipt", why, todo) from error
