@@ -69,9 +69,9 @@ def _update(path: Path, text: str) -> bool:
 def _tree() -> str:
     lines = []
     for room, gloss in ROOMS.items():
-        lines.append(f"{room + '/':<34} {gloss}")
+        lines.append(f"{room + '/':<40} {gloss}")
         lines.extend(
-            f"{'  ' + str(path.relative_to(ROOT / room)):<34} {_gloss(path)}" for path in _sources(ROOT / room)
+            f"{'  ' + str(path.relative_to(ROOT / room)):<40} {_gloss(path)}" for path in _sources(ROOT / room)
         )
     return "\n".join(lines)
 
