@@ -62,6 +62,12 @@ class KvCache:
         if not self.can_step():
             raise ProofpoolError("the key-value cache is full", f"{self.max_length} tokens", "make it longer")
 
+    def widen(self, max_length: int) -> None:
+        """Room for `max_length` tokens a row, where there is less."""
+        if max_length > self.max_length:
+            padding = (0, 0, 0, 0, 0, 0, 0, max_length - self.max_length)
+            self.keys, self.values = (torch.nn.functional.pad(x, padding) for x in (self.keys, self.values))
+
     def keep(self, rows: Tensor) -> None:
         """Keeps (or repeats) the given rows, in the given order; `rows` is int64 [B']."""
         used = int(self.lengths.max())

@@ -19,7 +19,8 @@ import threading
 from collections.abc import Sequence
 
 from protocol.clock import Clock
-from protocol.engines.base import Completion, Engine
+from protocol.engines.base import Completion, Engine, generate
+from protocol.engines.registry import make_engine
 from protocol.errors import NotEligible, Rejected, Unreachable, VerificationFailed
 from protocol.prover import in_task_order, proofs_of, reward_of, rollout_of
 from protocol.rollouts import Rollout
@@ -70,10 +71,8 @@ class Worker:
 
     @classmethod
     def make_engine(cls, config: WorkerConfig) -> Engine:
-        """The engine that the configuration names. Torch's is imported by who asks for it."""
-        from protocol.engines.torch import TorchEngine
-
-        return TorchEngine(config.max_batch)
+        """The engine that the configuration names."""
+        return make_engine(config.engine, max_batch=config.max_batch)
 
     def run(self, stop: threading.Event) -> None:
         """Turn until `stop`; a task at hand is finished first. Raises SelfCheckFailed, and what no wait can mend."""
@@ -153,9 +152,7 @@ class Worker:
 
     def completions(self, work: Work) -> list[Completion]:
         """What the engine makes of the task's requests, in task order."""
-        eos_ids = work.environment.tokenizer.eos_ids
-        finished = self.engine.generate(work.requests, work.seed, work.rules.sampling, eos_ids)
-        return in_task_order(list(finished), work.num_rollouts)
+        return in_task_order(list(generate(self.engine, work.requests)), work.num_rollouts)
 
     def proofs(self, work: Work, completions: Sequence[Completion]) -> list[bytes]:
         """Each completion's TOPLOC proofs."""

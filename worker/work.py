@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from protocol.engines.base import Request
+from protocol.engines.base import Request, requests_of
 from protocol.environments.base import Environment
 from protocol.prompts import Prompt, task_prompts
 from protocol.randomness import task_seed
@@ -51,7 +51,8 @@ class Work:
     @property
     def requests(self) -> list[Request]:
         """Every rollout of the task, group by group."""
-        return [Request(sample, self.prompt_of(sample).tokens) for sample in range(self.num_rollouts)]
+        prompts = [self.prompt_of(sample).tokens for sample in range(self.num_rollouts)]
+        return requests_of(self.seed, prompts, self.rules.sampling, self.environment.tokenizer.eos_ids)
 
     @property
     def header(self) -> FileHeader:

@@ -13,11 +13,9 @@ from protocol.engines.base import Completion, Request
 
 @dataclass
 class Sequence:
-    """What has been drawn so far for one request. `eos_ids` end it with "stop", `max_new_tokens` with "length"."""
+    """What has been drawn so far for one request."""
 
     request: Request
-    eos_ids: frozenset[int]
-    max_new_tokens: int
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     rows: list[Tensor] = field(default_factory=list)
@@ -34,14 +32,19 @@ class Sequence:
         return len(self.tokens)
 
     @property
+    def max_length(self) -> int:
+        """Tokens that the cache may have to hold for it."""
+        return len(self.request.input_tokens) + self.request.sampling.max_new_tokens
+
+    @property
     def finish_reason(self) -> str | None:
-        if self.tokens and self.tokens[-1] in self.eos_ids:
+        if self.tokens and self.tokens[-1] in self.request.eos_ids:
             return "stop"
-        return "length" if self.position >= self.max_new_tokens else None
+        return "length" if self.position >= self.request.sampling.max_new_tokens else None
 
     def completion(self, finish_reason: str) -> Completion:
         return Completion(
-            sample=self.request.sample,
+            request=self.request,
             output_tokens=np.array(self.tokens, dtype=np.int32),
             output_logprobs=np.array(self.logprobs, dtype=np.float32),
             hidden_rows=torch.stack(self.rows),

@@ -1,6 +1,6 @@
 """Our own decoding loop on torch: continuous batching, seeded sampling, hidden rows as they come.
 
-    waiting requests ──admit: one prefill per distinct prompt──▶ running rows + key-value cache
+    add ──▶ waiting requests ──admit: one prefill per distinct prompt──▶ running rows + key-value cache
     running rows ──model.step──▶ hidden [B, H] ──logits──▶ draw_rows ──▶ sequences grow
     finished sequences ──▶ Completion;  their rows leave the cache, waiting ones take the room
 
@@ -10,7 +10,6 @@ requests and `max_batch`, on one thread.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
 from collections.abc import Sequence as Ordered
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from protocol.engines.base import Completion, Request
+from protocol.engines.base import Completion, Request, require_idle
 from protocol.engines.sequence import Sequence
 from protocol.errors import ProofpoolError
 from protocol.forward import CausalLM
@@ -40,47 +39,71 @@ class TorchEngine:
 
         engine = TorchEngine(max_batch=64)
         engine.load(folder)
-        for completion in engine.generate(requests, seed, rules.sampling): ...
+        for completion in generate(engine, requests): ...
     """
 
     def __init__(self, max_batch: int = 64, dtype: torch.dtype = torch.float32) -> None:
         self._max_batch = max_batch
         self._dtype = dtype
-        self._model: CausalLM | None = None
+        self._batch: Batch | None = None
 
     def load(self, folder: Path) -> None:
-        self._model = CausalLM.load(folder, self._dtype).eval()
+        require_idle(self)
+        self.use(CausalLM.load(folder, self._dtype).eval())
 
-    def generate(
-        self, requests: Ordered[Request], seed: bytes, sampling: SamplingRules, eos_ids: Collection[int]
-    ) -> Iterator[Completion]:
-        if self._model is None:
-            raise ProofpoolError("the engine has no weights", "generate() before load()")
-        sequences = [Sequence(request, frozenset(eos_ids), sampling.max_new_tokens) for request in requests]
-        batch = Batch(self._model, sequences, seed, sampling, self._max_batch)
-        while batch.has_work:
-            yield from batch.step()
+    def use(self, model: CausalLM) -> None:
+        """Take a model that is loaded already. Raises ProofpoolError while there is work."""
+        require_idle(self)
+        self._batch = Batch(model, self._max_batch)
+
+    def add(self, requests: Ordered[Request]) -> None:
+        if self._batch is None:
+            raise ProofpoolError("the engine has no weights", "requests before load()")
+        self._batch.add([Sequence(request) for request in requests])
+
+    def step(self) -> list[Completion]:
+        return self._batch.step() if self._batch is not None and self._batch.has_work else []
+
+    @property
+    def has_work(self) -> bool:
+        return self._batch is not None and self._batch.has_work
+
+    @property
+    def num_waiting(self) -> int:
+        return 0 if self._batch is None else self._batch.num_waiting
+
+    def abort(self) -> None:
+        if self._batch is not None:
+            self._batch.clear()
+
+    def close(self) -> None:
+        self._batch = None
 
 
 class Batch:
     """The rows that decode together, and the requests that wait for room."""
 
-    def __init__(
-        self, model: CausalLM, waiting: list[Sequence], seed: bytes, sampling: SamplingRules, max_batch: int
-    ) -> None:
+    def __init__(self, model: CausalLM, max_batch: int) -> None:
         self._model = model
-        self._seed = seed
-        self._sampling = sampling
         self._max_batch = max_batch
-        self._waiting = waiting
+        self.clear()
+
+    def clear(self) -> None:
+        """Without any requests."""
+        self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []  # one a row of the cache; finished ones stay until `_compact`
-        longest = max((len(sequence.request.input_tokens) for sequence in waiting), default=0)
-        self._width = longest + sampling.max_new_tokens
-        self._cache = KvCache(model.config, 0, self._width, like=model.model.norm.weight)
+        self._cache = KvCache(self._model.config, 0, 0, like=self._model.model.norm.weight)
+
+    def add(self, sequences: Ordered[Sequence]) -> None:
+        self._waiting += sequences
 
     @property
     def has_work(self) -> bool:
         return bool(self._waiting) or bool(self._alive())
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
 
     @torch.inference_mode()
     def step(self) -> list[Completion]:
@@ -116,7 +139,8 @@ class Batch:
         prompts, places = distinct([sequence.request.input_tokens for sequence in admitted])
         packing = Packing.of([len(prompt) for prompt in prompts])
         tokens = torch.from_numpy(np.concatenate(prompts).astype(np.int64))
-        hidden, cache = self._model.prefill(tokens, packing.lengths, self._width)
+        self._cache.widen(max(sequence.max_length for sequence in admitted))
+        hidden, cache = self._model.prefill(tokens, packing.lengths, self._cache.max_length)
         cache.keep(torch.tensor(places))
         self._cache.extend(cache)
         self._running += admitted
@@ -126,11 +150,13 @@ class Batch:
         """Append a token to each living row from its hidden state, which a proof wants as bf16."""
         sequences = [self._running[row] for row in alive]
         living = hidden[alive]
-        keys = noise_keys(self._seed, [s.request.sample for s in sequences], [s.position for s in sequences])
-        tokens, logprobs = draw_rows(self._model.logits(living), keys, self._sampling)
-        rows = living.bfloat16().unbind(0)
-        for sequence, token, logprob, row in zip(sequences, tokens.tolist(), logprobs.tolist(), rows, strict=True):
-            sequence.append(token, logprob, row)
+        logits, rows = self._model.logits(living), living.bfloat16().unbind(0)
+        for sampling, places in _by_rules(sequences).items():
+            drawing = [sequences[place] for place in places]
+            keys = [noise_keys(s.request.seed, [s.request.sample], [s.position]) for s in drawing]
+            tokens, logprobs = draw_rows(logits[places], np.concatenate(keys), sampling)
+            for place, token, logprob in zip(places, tokens.tolist(), logprobs.tolist(), strict=True):
+                sequences[place].append(token, logprob, rows[place])
 
     def _finish(self, rows: list[int]) -> list[Completion]:
         finished = []
@@ -141,3 +167,11 @@ class Batch:
                 # An idle row still takes part in each step: from position 0 again it can't outgrow the cache.
                 self._cache.lengths[row] = 0
         return finished
+
+
+def _by_rules(sequences: Ordered[Sequence]) -> dict[SamplingRules, list[int]]:
+    """The places of the sequences that draw by the same rules."""
+    places: dict[SamplingRules, list[int]] = {}
+    for place, sequence in enumerate(sequences):
+        places.setdefault(sequence.request.sampling, []).append(place)
+    return places

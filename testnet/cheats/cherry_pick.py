@@ -6,8 +6,10 @@ by: the sampling margin, since the task's seed fixes the noise.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from protocol.canonical import sha256
-from protocol.engines.base import Completion
+from protocol.engines.base import Completion, generate
 from protocol.prover import in_task_order, reward_of
 from testnet.cheats.dishonest import Dishonest
 from worker.work import Work
@@ -22,8 +24,8 @@ class CherryPick(Dishonest):
         best = super().completions(work)
         for number in range(1, NUM_TRIES):
             seed = sha256(work.seed + bytes([number]))
-            drawn = self.engine.generate(work.requests, seed, work.rules.sampling, work.environment.tokenizer.eos_ids)
-            tries = in_task_order(list(drawn), work.num_rollouts)
+            requests = [replace(request, seed=seed) for request in work.requests]
+            tries = in_task_order(list(generate(self.engine, requests)), work.num_rollouts)
             best = [max(pair, key=lambda c: self._reward(work, c)) for pair in zip(best, tries, strict=True)]
         return best
 

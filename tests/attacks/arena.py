@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from protocol.engines.base import Completion, Request
-from protocol.engines.sequence import Sequence as Decoding
-from protocol.engines.torch import Batch
+from protocol.engines.base import Completion, Request, generate, requests_of
+from protocol.engines.torch import TorchEngine
 from protocol.environments.base import Environment
 from protocol.forward import CausalLM
 from protocol.prompts import Prompt, task_prompts
@@ -162,15 +161,13 @@ class Arena:
     def _generate(
         self, name: str, prompts: Sequence[Int32Array], seed: bytes, sampling: SamplingRules, max_batch: int
     ) -> list[Completion]:
-        requests = [Request(sample, tokens) for sample, tokens in enumerate(prompts)]
-        waiting = [Decoding(request, frozenset(self.eos_ids), sampling.max_new_tokens) for request in requests]
-        batch = Batch(self.model(name), waiting, seed, sampling, max_batch)
-        finished: list[Completion] = []
-        while batch.has_work:
-            finished += batch.step()
-        return in_task_order(finished, len(prompts))
+        engine = TorchEngine(max_batch)
+        engine.use(self.model(name))
+        requests = requests_of(seed, prompts, sampling, self.eos_ids)
+        return in_task_order(list(generate(engine, requests)), len(prompts))
 
 
 def completion(sample: int, tokens: Int32Array, finish_reason: str) -> Completion:
     """Tokens that no engine drew: no states, no log-probs."""
-    return Completion(sample, tokens, np.zeros(len(tokens), np.float32), torch.empty(0), finish_reason)
+    unasked = Request(b"", sample, np.empty(0, np.int32), SamplingRules(), frozenset())
+    return Completion(unasked, tokens, np.zeros(len(tokens), np.float32), torch.empty(0), finish_reason)

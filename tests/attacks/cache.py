@@ -15,7 +15,7 @@ from typing import TypeVar
 from protocol.files import write_atomically
 from tests.models.smollm2 import models_dir
 
-VERSION = 2
+VERSION = 3
 """Counts changes of what the models draw and say; descriptions say all else that it depends on."""
 
 Made = TypeVar("Made")

@@ -64,7 +64,7 @@ class PaddedAfterEos(Proved):
 
 def _first(honest: Completion, num_tokens: int) -> Completion:
     return Completion(
-        honest.sample,
+        honest.request,
         honest.output_tokens[:num_tokens],
         honest.output_logprobs[:num_tokens],
         honest.hidden_rows[:num_tokens],

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from protocol.engines.base import Request
+from protocol.engines.base import generate, requests_of
 from protocol.engines.torch import TorchEngine
 from protocol.forward import CausalLM
 from protocol.rules import SamplingRules
@@ -117,8 +117,8 @@ def contexts(folder: Path) -> tuple[list[torch.Tensor], list[int]]:
     tokenizer, engine = Tokenizer.load(folder), TorchEngine(max_batch=len(QUESTIONS))
     engine.load(folder)
     prompts = [np.array(tokenizer.encode(TEMPLATE.format(question=q)), dtype=np.int32) for q in QUESTIONS]
-    requests = [Request(number, prompt) for number, prompt in enumerate(prompts)]
-    done = sorted(engine.generate(requests, SEED, RULES, tokenizer.eos_ids), key=lambda completion: completion.sample)
+    requests = requests_of(SEED, prompts, RULES, tokenizer.eos_ids)
+    done = sorted(generate(engine, requests), key=lambda completion: completion.sample)
     sequences = [np.concatenate([p, c.output_tokens[:-1]]) for p, c in zip(prompts, done, strict=True)]
     return [torch.from_numpy(s.astype(np.int64)) for s in sequences], [len(p) for p in prompts]
 

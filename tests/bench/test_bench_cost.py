@@ -24,9 +24,8 @@ from protocol.checks.case import Case, open_case
 from protocol.checks.prefill import measure
 from protocol.checks.stages import CHEAP, COSTLY
 from protocol.checks.stopwatch import Stopwatch
-from protocol.engines.base import Completion, Request
-from protocol.engines.sequence import Sequence as Decoding
-from protocol.engines.torch import Batch
+from protocol.engines.base import Completion, requests_of
+from protocol.engines.torch import TorchEngine
 from protocol.prompts import task_prompts
 from protocol.prover import in_task_order
 from protocol.rollouts import write_rollouts
@@ -75,14 +74,14 @@ def verify(world: World, file: bytes, watch: Stopwatch | None = None, audited: S
 
 def generated(world: World, batch: int, length: int) -> tuple[list[Completion], dict[int, float]]:
     """`batch` rollouts of `length` tokens, EOS or not, that decode together; seconds until each of LENGTHS."""
-    model, seed = world.model, world.seed()
-    prompts = task_prompts(world.rules, world.environment, seed)
-    requests = [Request(i, prompts[i // world.rules.group_size].tokens) for i in range(batch)]
-    waiting = [Decoding(request, frozenset(), length) for request in requests]
-    decoding, taken, finished = Batch(model, waiting, seed, SamplingRules(max_new_tokens=length), batch), {}, []
+    engine, taken, finished = TorchEngine(batch), {}, []
+    engine.use(world.model)
+    prompts = task_prompts(world.rules, world.environment, world.seed())
+    asked = [prompts[i // world.rules.group_size].tokens for i in range(batch)]
+    engine.add(requests_of(world.seed(), asked, SamplingRules(max_new_tokens=length), eos_ids=()))
     start = time.perf_counter()
     for step in range(1, length + 1):
-        finished += decoding.step()
+        finished += engine.step()
         if step in LENGTHS:
             taken[step] = time.perf_counter() - start
     return in_task_order(finished, batch), taken

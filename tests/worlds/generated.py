@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.engines.base import Request
+from protocol.engines.base import generate as completions_of
+from protocol.engines.base import requests_of
 from protocol.engines.torch import TorchEngine
 from protocol.environments.base import Environment
 from protocol.prompts import task_prompts
@@ -20,13 +21,12 @@ def generate(rules: Rules, environment: Environment, folder: Path, task: Task) -
     seed = task_seed(task.pool_id, task.policy_version, task.node, task.counter, task.beacon_hash)
     prompts = task_prompts(rules, environment, seed)
     num_rollouts = rules.group_size * rules.groups_per_task
-    requests = [Request(i, prompts[i // rules.group_size].tokens) for i in range(num_rollouts)]
+    asked = [prompts[i // rules.group_size] for i in range(num_rollouts)]
+    requests = requests_of(seed, [p.tokens for p in asked], rules.sampling, environment.tokenizer.eos_ids)
     engine = TorchEngine(max_batch=num_rollouts)
     engine.load(folder)
-    finished = engine.generate(requests, seed, rules.sampling, environment.tokenizer.eos_ids)
-    completions = in_task_order(list(finished), num_rollouts)
+    completions = in_task_order(list(completions_of(engine, requests)), num_rollouts)
     proofs = proofs_of(completions, rules.toploc)
-    asked = [prompts[completion.sample // rules.group_size] for completion in completions]
     return [
         rollout_of(prompt, completion, proof, reward_of(environment, prompt, completion), 0)
         for prompt, completion, proof in zip(asked, completions, proofs, strict=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from protocol.canonical import hex0x, sha256
 from protocol.checks.case import Case
-from protocol.engines.base import Completion, Engine, Request
+from protocol.engines.base import Completion, Engine, generate, requests_of
 from protocol.engines.torch import TorchEngine
 from protocol.prompts import Prompt, task_prompts
 from protocol.prover import in_task_order, proofs_of, rollout_of
@@ -45,11 +45,11 @@ class Generation:
         """Honest work, unless `folder` has other weights than the subject's, or `sampling` isn't its rules'."""
         subject, seed = self.subject.of_size(num_submissions), self.task_seed(number)
         prompts = task_prompts(subject.rules, subject.environment, seed)
-        requests = [Request(i, prompts[i // subject.rules.group_size].tokens) for i in range(subject.num_rollouts)]
+        asked = [prompts[i // subject.rules.group_size].tokens for i in range(subject.num_rollouts)]
+        eos_ids = subject.environment.tokenizer.eos_ids
+        requests = requests_of(seed, asked, sampling or subject.rules.sampling, eos_ids)
         with computing(generator):
-            engine = self._engine(generator, folder or subject.folder)
-            eos_ids = subject.environment.tokenizer.eos_ids
-            finished = list(engine.generate(requests, seed, sampling or subject.rules.sampling, eos_ids))
+            finished = list(generate(self._engine(generator, folder or subject.folder), requests))
         header = FileHeader(
             task_id=hex0x(seed), group_size=subject.rules.group_size, sampling=sampling or subject.rules.sampling
         )

@@ -8,7 +8,7 @@ when one of them is made, and `has_transformers` says whether it is there.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from protocol.engines.base import Completion, Request
+from protocol.engines.base import Completion, Request, require_idle
 from protocol.engines.sequence import Sequence as Decoding
 from protocol.errors import ConfigError, ProofpoolError
 from protocol.packing import Packing
-from protocol.rules import SamplingRules
 from protocol.sampling import draw_tokens, noise_keys
 from protocol.weights import ModelConfig
 from verifier.calibration.setups import DTYPES, Dtype, Kernel
@@ -59,23 +58,42 @@ class ReferenceEngine:
         self._dtype = dtype
         self._kernel = kernel
         self._model: Any = None
+        self._waiting: list[Request] = []
 
     def load(self, folder: Path) -> None:
+        require_idle(self)
         self._model = load_transformers(folder, self._dtype, self._kernel)
 
-    @torch.inference_mode()
-    def generate(
-        self, requests: Sequence[Request], seed: bytes, sampling: SamplingRules, eos_ids: Collection[int]
-    ) -> Iterator[Completion]:
+    def add(self, requests: Sequence[Request]) -> None:
         if self._model is None:
-            raise ProofpoolError("the engine has no weights", "generate() before load()")
-        for start in range(0, len(requests), self._max_batch):
-            batch = requests[start : start + self._max_batch]
-            waiting = [Decoding(request, frozenset(eos_ids), sampling.max_new_tokens) for request in batch]
-            with _quiet():
-                yield from self._decoded(waiting, seed, sampling)
+            raise ProofpoolError("the engine has no weights", "requests before load()")
+        self._waiting += requests
 
-    def _decoded(self, batch: Sequence[Decoding], seed: bytes, sampling: SamplingRules) -> list[Completion]:
+    @torch.inference_mode()
+    def step(self) -> list[Completion]:
+        """A batch from its first to its last token."""
+        batch = self._waiting[: self._max_batch]
+        with _quiet():
+            finished = self._decoded([Decoding(request) for request in batch]) if batch else []
+        self._waiting = self._waiting[len(batch) :]
+        return finished
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    def abort(self) -> None:
+        self._waiting = []
+
+    def close(self) -> None:
+        self.abort()
+        self._model = None
+
+    def _decoded(self, batch: Sequence[Decoding]) -> list[Completion]:
         """One batch from its prompts, padded on the left, to its last token."""
         width = max(len(decoding.request.input_tokens) for decoding in batch)
         tokens, mask = (torch.zeros(len(batch), width, dtype=torch.int64) for _ in range(2))
@@ -89,19 +107,22 @@ class ReferenceEngine:
                 input_ids=tokens, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
             )
             cache = found.past_key_values
-            tokens = self._drawn(found.last_hidden_state[:, -1], batch, seed, sampling)[:, None]
+            tokens = self._drawn(found.last_hidden_state[:, -1], batch)[:, None]
             mask = torch.cat([mask, torch.ones(len(batch), 1, dtype=torch.int64)], dim=1)
         return [decoding.completion(decoding.finish_reason or "length") for decoding in batch]
 
-    def _drawn(self, hidden: Tensor, batch: Sequence[Decoding], seed: bytes, sampling: SamplingRules) -> Tensor:
+    def _drawn(self, hidden: Tensor, batch: Sequence[Decoding]) -> Tensor:
         """A token a row, int64 [B], appended where the row isn't finished."""
-        keys = noise_keys(seed, [d.request.sample for d in batch], [d.position for d in batch])
-        tokens, logprobs = draw_tokens(self._model.lm_head(hidden).float().numpy(), keys, sampling)
-        rows = hidden.bfloat16().unbind(0)
-        for decoding, token, logprob, row in zip(batch, tokens.tolist(), logprobs.tolist(), rows, strict=True):
+        tokens = torch.empty(len(batch), dtype=torch.int64)
+        logits, rows = self._model.lm_head(hidden).float().numpy(), hidden.bfloat16()
+        for place, decoding in enumerate(batch):
+            request, row = decoding.request, slice(place, place + 1)
+            keys = noise_keys(request.seed, [request.sample], [decoding.position])
+            drawn, logprobs = draw_tokens(logits[row], keys, request.sampling)
+            tokens[place] = int(drawn[0])
             if decoding.finish_reason is None:
-                decoding.append(token, logprob, row)
-        return torch.from_numpy(tokens)
+                decoding.append(int(drawn[0]), float(logprobs[0]), rows[place])
+        return tokens
 
 
 def load_transformers(folder: Path, dtype: Dtype, kernel: Kernel) -> Any:

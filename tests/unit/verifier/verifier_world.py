@@ -12,7 +12,7 @@ import torch
 
 from protocol.api import PoolInfo
 from protocol.checks.case import Case, Terms, open_case
-from protocol.engines.base import Completion, Request
+from protocol.engines.base import Completion, generate, requests_of
 from protocol.engines.torch import TorchEngine
 from protocol.environments.base import Environment
 from protocol.forward import CausalLM
@@ -110,11 +110,10 @@ class World:
         engine.load(folder or self.folder)
         prompts = task_prompts(self.rules, self.environment, self.seed(counter))
         num_rollouts = self.rules.group_size * self.rules.groups_per_task
-        requests = [Request(i, prompts[i // self.rules.group_size].tokens) for i in range(num_rollouts)]
-        finished = engine.generate(
-            requests, seed or self.seed(counter), sampling or self.rules.sampling, self.environment.tokenizer.eos_ids
-        )
-        return in_task_order(list(finished), num_rollouts)
+        asked = [prompts[i // self.rules.group_size].tokens for i in range(num_rollouts)]
+        how = (sampling or self.rules.sampling, self.environment.tokenizer.eos_ids)
+        requests = requests_of(seed or self.seed(counter), asked, *how)
+        return in_task_order(list(generate(engine, requests)), num_rollouts)
 
     def rollouts(self, completions: Sequence[Completion], counter: int = 0) -> list[Rollout]:
         """Completions with their proofs and rewards, as the worker's prover gives them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from protocol.api import SubmissionEnvelope
+from protocol.engines.base import Request
 from protocol.engines.torch import TorchEngine
 from protocol.environments.registry import environment_of
 from protocol.errors import ChainError, MalformedFile, NotEligible, SignatureInvalid, Unreachable, VerificationFailed
@@ -38,9 +39,9 @@ class CountingEngine(TorchEngine):
         super().__init__()
         self.num_generations = 0
 
-    def generate(self, *arguments: Any) -> Any:
+    def add(self, requests: Sequence[Request]) -> None:
         self.num_generations += 1
-        return super().generate(*arguments)
+        super().add(requests)
 
 
 def only(pool: Any) -> tuple[SubmissionEnvelope, list[Rollout]]:

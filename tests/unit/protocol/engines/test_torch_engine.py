@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from protocol.engines.base import Completion, Request
+from protocol.engines.base import Completion, Request, generate, requests_of
 from protocol.engines.torch import TorchEngine
 from protocol.errors import ProofpoolError
 from protocol.forward import CausalLM
@@ -18,6 +19,7 @@ from protocol.sampling import margins, noise_keys
 
 SEED = bytes(range(32))
 SAMPLING = SamplingRules(max_new_tokens=40)
+COOL = SamplingRules(max_new_tokens=50, temperature=0.8, top_k=12)
 EOS_IDS = (1,)
 
 
@@ -26,16 +28,19 @@ def folder(make_model_folder: Callable[[int], Path]) -> Path:
     return make_model_folder(0)
 
 
-def make_requests(num_groups: int, group_size: int) -> list[Request]:
+def make_requests(num_groups: int, group_size: int, seed: bytes = SEED) -> list[Request]:
     prompts = [np.arange(3, 5 + 3 * group, dtype=np.int32) % 24 for group in range(num_groups)]
-    return [Request(g * group_size + j, prompt) for g, prompt in enumerate(prompts) for j in range(group_size)]
+    return requests_of(seed, [prompt for prompt in prompts for _ in range(group_size)], SAMPLING, EOS_IDS)
 
 
-def generate(folder: Path, requests: list[Request], max_batch: int) -> list[Completion]:
+def loaded(folder: Path, max_batch: int = 64) -> TorchEngine:
     engine = TorchEngine(max_batch)
     engine.load(folder)
-    found = engine.generate(requests, SEED, SAMPLING, EOS_IDS)
-    return sorted(found, key=lambda completion: completion.sample)
+    return engine
+
+
+def completed(folder: Path, requests: list[Request], max_batch: int) -> list[Completion]:
+    return sorted(generate(loaded(folder, max_batch), requests), key=lambda completion: completion.sample)
 
 
 def tokens_of(completions: list[Completion]) -> list[list[int]]:
@@ -45,15 +50,15 @@ def tokens_of(completions: list[Completion]) -> list[list[int]]:
 @pytest.mark.parametrize("max_batch", [1, 5, 64])
 def test_any_batch_gives_the_tokens_of_one_by_one(folder: Path, max_batch: int) -> None:
     requests = make_requests(4, 4)
-    one_by_one = [completion for request in requests for completion in generate(folder, [request], 1)]
-    batched = generate(folder, requests, max_batch)
+    one_by_one = [completion for request in requests for completion in completed(folder, [request], 1)]
+    batched = completed(folder, requests, max_batch)
     assert tokens_of(batched) == tokens_of(one_by_one)
     lengths = {len(completion.output_tokens) for completion in batched}
     assert len(lengths) > 4, "rows must leave at different times for this to mean anything"
 
 
 def test_the_same_batch_twice_is_the_same_to_the_bit(folder: Path) -> None:
-    first, second = (generate(folder, make_requests(2, 4), 8) for _ in range(2))
+    first, second = (completed(folder, make_requests(2, 4), 8) for _ in range(2))
     for one, other in zip(first, second, strict=True):
         assert one.output_tokens.tolist() == other.output_tokens.tolist()
         assert one.output_logprobs.tolist() == other.output_logprobs.tolist()
@@ -61,7 +66,7 @@ def test_the_same_batch_twice_is_the_same_to_the_bit(folder: Path) -> None:
 
 
 def test_completions_end_in_eos_or_at_the_limit(folder: Path) -> None:
-    completions = generate(folder, make_requests(4, 4), 64)
+    completions = completed(folder, make_requests(4, 4), 64)
     assert {completion.finish_reason for completion in completions} == {"stop", "length"}
     for completion in completions:
         tokens = completion.output_tokens.tolist()
@@ -74,7 +79,7 @@ def test_completions_end_in_eos_or_at_the_limit(folder: Path) -> None:
 
 def test_rows_logprobs_and_draws_are_those_of_a_packed_forward(folder: Path) -> None:
     requests = make_requests(3, 4)
-    completions = generate(folder, requests, 5)
+    completions = completed(folder, requests, 5)
     model = CausalLM.load(folder)
     for request, completion in zip(requests, completions, strict=True):
         sequence = np.concatenate([request.input_tokens, completion.output_tokens[:-1]]).astype(np.int64)
@@ -93,36 +98,109 @@ def test_rows_logprobs_and_draws_are_those_of_a_packed_forward(folder: Path) -> 
 
 def test_other_weights_give_other_tokens(folder: Path, make_model_folder: Callable[[int], Path]) -> None:
     requests = make_requests(2, 2)
-    engine = TorchEngine()
-    engine.load(folder)
-    first = list(engine.generate(requests, SEED, SAMPLING, EOS_IDS))
+    engine = loaded(folder)
+    first = list(generate(engine, requests))
     engine.load(make_model_folder(1))
-    second = list(engine.generate(requests, SEED, SAMPLING, EOS_IDS))
+    second = list(generate(engine, requests))
     assert tokens_of(first) != tokens_of(second)
 
 
 def test_another_seed_gives_other_tokens(folder: Path) -> None:
-    engine = TorchEngine()
-    engine.load(folder)
-    requests = make_requests(1, 2)
-    first, second = (tokens_of(list(engine.generate(requests, s, SAMPLING, EOS_IDS))) for s in (SEED, bytes(32)))
+    engine = loaded(folder)
+    first, second = (tokens_of(list(generate(engine, make_requests(1, 2, seed)))) for seed in (SEED, bytes(32)))
     assert first != second
 
 
 def test_no_requests_no_completions(folder: Path) -> None:
-    assert generate(folder, [], 8) == []
+    assert completed(folder, [], 8) == []
 
 
 def test_an_engine_without_weights_says_so() -> None:
     with pytest.raises(ProofpoolError, match="no weights"):
-        list(TorchEngine().generate(make_requests(1, 1), SEED, SAMPLING, EOS_IDS))
+        TorchEngine().add(make_requests(1, 1))
 
 
 def test_faulty_weights_are_an_error_and_no_rollouts(folder: Path) -> None:
-    engine = TorchEngine()
-    engine.load(folder)
-    assert engine._model is not None
+    model = CausalLM.load(folder)
     with torch.no_grad():
-        engine._model.model.norm.weight.fill_(float("nan"))
+        model.model.norm.weight.fill_(float("nan"))
+    engine = TorchEngine()
+    engine.use(model)
     with pytest.raises(ProofpoolError, match="finite"):
-        list(engine.generate(make_requests(1, 1), SEED, SAMPLING, EOS_IDS))
+        list(generate(engine, make_requests(1, 1)))
+    assert not engine.has_work
+    engine.load(folder)
+    assert len(list(generate(engine, make_requests(1, 1)))) == 1
+
+
+def test_requests_may_join_and_several_tasks_share_a_batch(folder: Path) -> None:
+    other = [replace(request, sampling=COOL) for request in make_requests(2, 3, bytes(32))]
+    alone = completed(folder, make_requests(2, 3), 64), completed(folder, other, 64)
+    engine = loaded(folder, max_batch=4)
+    engine.add(make_requests(2, 3))
+    found = [completion for _ in range(3) for completion in engine.step()]
+    engine.add(other)
+    while engine.has_work:
+        found += engine.step()
+    for seed, expected in zip((SEED, bytes(32)), alone, strict=True):
+        mine = sorted((c for c in found if c.request.seed == seed), key=lambda c: c.sample)
+        assert tokens_of(mine) == tokens_of(expected)
+
+
+def test_it_says_how_many_requests_wait(folder: Path) -> None:
+    engine = loaded(folder, max_batch=4)
+    engine.add(make_requests(2, 3))
+    assert engine.num_waiting == 6
+    engine.step()
+    assert engine.num_waiting <= 2
+    while engine.has_work:
+        engine.step()
+    assert engine.num_waiting == 0
+
+
+def test_aborted_work_is_gone_and_what_comes_next_is_as_ever(folder: Path) -> None:
+    engine = loaded(folder, max_batch=4)
+    engine.add(make_requests(2, 3, bytes(32)))
+    engine.step()
+    engine.abort()
+    assert not engine.has_work
+    assert engine.step() == []
+    again = sorted(generate(engine, make_requests(2, 3)), key=lambda completion: completion.sample)
+    assert tokens_of(again) == tokens_of(completed(folder, make_requests(2, 3), 64))
+
+
+def test_weights_are_not_taken_while_there_is_work(folder: Path, make_model_folder: Callable[[int], Path]) -> None:
+    engine = loaded(folder)
+    engine.add(make_requests(1, 2))
+    for _ in range(2):
+        with pytest.raises(ProofpoolError, match="has work"):
+            engine.load(make_model_folder(1))
+        engine.step()
+    engine.abort()
+    engine.load(make_model_folder(1))
+
+
+def test_generate_leaves_other_work_alone(folder: Path) -> None:
+    engine = loaded(folder)
+    engine.add(make_requests(1, 2))
+    with pytest.raises(ProofpoolError, match="has work"):
+        list(generate(engine, make_requests(1, 1)))
+    assert engine.has_work
+
+
+def test_who_stops_early_leaves_no_work_behind(folder: Path) -> None:
+    engine = loaded(folder)
+    found = generate(engine, make_requests(2, 4))
+    next(found)
+    found.close()
+    assert not engine.has_work
+
+
+def test_a_closed_engine_has_no_weights_until_it_is_loaded_again(folder: Path) -> None:
+    engine = loaded(folder)
+    engine.close()
+    with pytest.raises(ProofpoolError, match="no weights"):
+        engine.add(make_requests(1, 1))
+    engine.load(folder)
+    engine.add(make_requests(1, 1))
+    assert engine.has_work

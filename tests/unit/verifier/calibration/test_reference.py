@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from protocol.engines.base import Request
+from protocol.engines.base import generate, requests_of
 from protocol.engines.torch import TorchEngine
 from protocol.errors import ProofpoolError
 from protocol.forward import CausalLM
@@ -33,7 +33,7 @@ def test_its_states_and_logits_are_ours(kernel: str) -> None:
 
 
 def test_its_engine_draws_the_same_tokens_in_any_batch() -> None:
-    requests = [Request(i, SEQUENCES[i % 3].numpy().astype(np.int32)) for i in range(6)]
+    requests = requests_of(SEED, [SEQUENCES[i % 3].numpy().astype(np.int32) for i in range(6)], SAMPLING, [1])
     found = {}
     for name, engine in (
         ("ours", TorchEngine()),
@@ -41,7 +41,7 @@ def test_its_engine_draws_the_same_tokens_in_any_batch() -> None:
         ("theirs, one by one", ReferenceEngine(1, "float32", "eager")),
     ):
         engine.load(BASE_MODEL)
-        found[name] = sorted(engine.generate(requests, SEED, SAMPLING, [1]), key=lambda c: c.sample)
+        found[name] = sorted(generate(engine, requests), key=lambda c: c.sample)
     for other in ("theirs", "theirs, one by one"):
         for mine, its in zip(found["ours"], found[other], strict=True):
             np.testing.assert_array_equal(mine.output_tokens, its.output_tokens)
@@ -53,4 +53,4 @@ def test_its_engine_draws_the_same_tokens_in_any_batch() -> None:
 
 def test_an_engine_without_weights_says_so() -> None:
     with pytest.raises(ProofpoolError, match="no weights"):
-        list(ReferenceEngine(4, "float32").generate([], SEED, SAMPLING, [1]))
+        ReferenceEngine(4, "float32").add([])
