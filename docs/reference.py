@@ -26,6 +26,7 @@ SETTINGS = {
     "settings of the verifier": ("verifier/config.py", "VerifierConfig"),
     "settings of the trainer": ("trainer/config.py", "TrainerConfig"),
     "recipe of the trainer": ("trainer/learner.py", "RecipeConfig"),
+    "objective of the trainer": ("trainer/loss.py", "ObjectiveConfig"),
     "clip of the trainer": ("trainer/loss.py", "ClipConfig"),
     "settings of the coordinator": ("coordinator/config.py", "CoordinatorConfig"),
     "settings of the testnet": ("testnet/plan.py", "Plan"),
@@ -50,9 +51,9 @@ COMMON = {
     "weight_decay": "Of AdamW.",
     "warmup_steps": "Optimizer steps over which the learning rate grows from nothing.",
     "grad_norm_clip": "The gradient's norm is cut to this.",
+    "objective": "What is maximised: a table of its own, below.",
     "clip": "The two-sided clip: a table of its own, below.",
-    "epsilon": "Ratios outside 1 − ε to 1 + ε gain nothing.",
-    "delta": "The most that a ratio counts where the advantage is negative.",
+    "normalisation": "How the loss is shared: tokens alike (DAPO), completions alike (GRPO), by a constant (Dr. GRPO).",
 }
 """Meanings of settings that explain themselves in the code."""
 

@@ -219,8 +219,13 @@ class CausalLM(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., H] to unscaled logits [..., V]."""
-        head = self.model.embed_tokens if self.config.tie_word_embeddings else self.lm_head
-        return functional.linear(hidden, head.weight)
+        return functional.linear(hidden, self.head)
+
+    @property
+    def head(self) -> Tensor:
+        """The head's weight [V, H]: the embedding's own where the model ties them."""
+        weight: Tensor = (self.model.embed_tokens if self.config.tie_word_embeddings else self.lm_head).weight
+        return weight
 
     def _packed(self, tokens: Tensor, packing: Packing, cache: KvCache | None) -> Tensor:
         rope, x = self._rope(packing.positions), self.model.embed_tokens(tokens)

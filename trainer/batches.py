@@ -14,18 +14,29 @@ from protocol.batches import check_offer
 from protocol.client import CoordinatorClient
 from protocol.rules import Rules
 from protocol.signing import SigningDomain
+from trainer.advantages import AdvantageScale
 from trainer.samples import TrainingBatch, read_batch
 
 
 class Batches:
-    """One pool's batches. `signer_of_batches` asks the chain, so that a handed-over key is noticed."""
+    """One pool's batches for a model of `vocab_size` tokens.
+
+    `signer_of_batches` asks the chain, so that a handed-over key is noticed.
+    """
 
     def __init__(
-        self, coordinator: CoordinatorClient, signer_of_batches: Callable[[], str], domain: SigningDomain
+        self,
+        coordinator: CoordinatorClient,
+        signer_of_batches: Callable[[], str],
+        domain: SigningDomain,
+        vocab_size: int,
+        scale: AdvantageScale = "std",
     ) -> None:
         self._coordinator = coordinator
         self._signer_of_batches = signer_of_batches
         self._domain = domain
+        self._vocab_size = vocab_size
+        self._scale = scale
         self._rules: dict[str, Rules] = {}
 
     def lease(self, step: int) -> BatchOffer | None:
@@ -37,7 +48,8 @@ class Batches:
 
     def fetch(self, offer: BatchOffer) -> TrainingBatch:
         """The offered samples, under the rules that they were leased by."""
-        return read_batch(offer, self._coordinator.batch_file(offer.number), self._rules_of(offer))
+        file, rules = self._coordinator.batch_file(offer.number), self._rules_of(offer)
+        return read_batch(offer, file, rules, self._vocab_size, self._scale)
 
     def acknowledge(self, number: int) -> None:
         self._coordinator.acknowledge_batch(number)

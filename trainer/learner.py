@@ -15,9 +15,14 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from protocol.errors import ConfigError
 from protocol.forward import CausalLM
-from trainer.loss import ClipConfig, objective, token_logprobs
-from trainer.samples import Sample, TrainingBatch, pack, split_groups
+from trainer.advantages import AdvantageScale
+from trainer.bins import Bin, pack
+from trainer.figures import StepFigures, Tally
+from trainer.head import token_logprobs
+from trainer.loss import ObjectiveConfig, TokenRows, token_shares, token_values
+from trainer.samples import TrainingBatch, split_groups
 
 
 class RecipeConfig(BaseModel):
@@ -33,32 +38,31 @@ class RecipeConfig(BaseModel):
     """Optimizer steps a batch, each on its own share of the groups."""
     max_tokens: int = Field(default=32_768, ge=1)
     """Tokens of one packed forward."""
-    clip: ClipConfig = ClipConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    advantage_scale: AdvantageScale = "std"
+    """What a group's centred rewards are divided by: their standard deviation, or nothing (Dr. GRPO)."""
 
 
-@dataclass(frozen=True)
-class StepFigures:
-    """What a step reports; means are over trained tokens unless said."""
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """Log-probs of the outputs that a step doesn't move, float32 [T] a sample, by place in the batch."""
 
-    objective: float
-    ratio_clipped_share: float
-    entropy: float
-    kl_to_old: float
-    grad_norm: float
-    mean_task_reward: float
-    """Over rollouts."""
-    mean_policy_lag: float
-    """Over rollouts, in versions."""
-    num_rollouts: int
-    num_tokens: int
+    old: list[Tensor]
+    reference: list[Tensor] | None
 
 
 class Learner:
-    """Model and optimizer, and what a batch does to them."""
+    """Model and optimizer, and what a batch does to them.
 
-    def __init__(self, model: CausalLM, recipe: RecipeConfig) -> None:
+    `reference` is the frozen model that the recipe's KL term holds to; it must be there where that term is used.
+    """
+
+    def __init__(self, model: CausalLM, recipe: RecipeConfig, reference: CausalLM | None = None) -> None:
+        if recipe.objective.kl_coefficient and reference is None:
+            raise ConfigError("the recipe has a KL term and no reference", "recipe.objective.kl_coefficient is above 0")
         self.model = model
         self.recipe = recipe
+        self.reference = reference if recipe.objective.kl_coefficient else None
         self.num_updates = 0
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
@@ -66,66 +70,62 @@ class Learner:
 
     def learn(self, batch: TrainingBatch, policy_version: int) -> StepFigures:
         """Take the optimizer steps of one batch, starting from `policy_version`."""
-        sums: dict[str, float] = {}
-        parts = split_groups(batch.samples, batch.group_size, self.recipe.optimizer_steps)
-        old = self.logprobs(batch.samples, batch.temperature)
-        for part in parts:
-            _add(sums, self._update(part, old, batch.temperature))
-        return _figures(sums, batch.samples, policy_version, len(parts))
+        tally = Tally(self.recipe.objective.clip)
+        fixed = self._fixed(batch)
+        for part in split_groups(len(batch.samples), batch.group_size, self.recipe.optimizer_steps):
+            self._update(part, batch, fixed, tally)
+        return tally.figures(batch.samples, policy_version)
 
-    def logprobs(self, samples: Sequence[Sample], temperature: float) -> dict[int, Tensor]:
-        """Log-probs of the outputs by `id` of the sample, float [T] each, under the current weights."""
-        found: dict[int, Tensor] = {}
-        for bin_ in pack(samples, self.recipe.max_tokens):
+    def logprobs(self, batch: TrainingBatch, model: CausalLM | None = None) -> list[Tensor]:
+        """Log-probs of each sample's outputs, float32 [T], under the current weights, or under another model's."""
+        found: list[Tensor] = [torch.empty(0)] * len(batch.samples)
+        for bin_ in pack(batch.samples, range(len(batch.samples)), self.recipe.max_tokens):
             with torch.no_grad():
-                logprobs, _ = self._forward(bin_, temperature)
-            pieces = logprobs.split([sample.num_outputs for sample in bin_])
-            found |= {id(sample): piece for sample, piece in zip(bin_, pieces, strict=True)}
+                logprobs, _ = forward(model or self.model, bin_, batch.temperature)
+            for place, piece in zip(bin_.places, logprobs.split(bin_.num_outputs), strict=True):
+                found[place] = piece
         return found
 
-    def _update(self, part: Sequence[Sample], old: dict[int, Tensor], temperature: float) -> dict[str, float]:
-        """One optimizer step on `part`, its gradient summed over bins and divided by all its tokens."""
-        num_tokens = sum(sample.num_outputs for sample in part)
-        sums: dict[str, float] = {}
+    def _fixed(self, batch: TrainingBatch) -> Fixed:
+        reference = None if self.reference is None else self.logprobs(batch, self.reference)
+        return Fixed(self.logprobs(batch), reference)
+
+    def _update(self, part: Sequence[int], batch: TrainingBatch, fixed: Fixed, tally: Tally) -> None:
+        """One optimizer step on the samples of `part`, its gradient summed over bins."""
+        objective = self.recipe.objective
+        lengths = [batch.samples[place].num_outputs for place in part]
+        shares = token_shares(lengths, objective.normalisation, batch.max_new_tokens)
+        share_of = dict(zip(part, shares, strict=True))
         self.optimizer.zero_grad(set_to_none=True)
-        for bin_ in pack(part, self.recipe.max_tokens):
-            logprobs, entropy = self._forward(bin_, temperature)
-            old_logprobs = torch.cat([old[id(sample)] for sample in bin_])
-            advantages = torch.cat([torch.full((s.num_outputs,), s.advantage) for s in bin_])
-            values = objective(logprobs, old_logprobs, advantages, self.recipe.clip)
-            (-values.sum() / num_tokens).backward()
-            _add(sums, self._token_sums(values, logprobs, old_logprobs, entropy))
+        for bin_ in pack(batch.samples, part, self.recipe.max_tokens):
+            rows = self._rows(bin_, batch, fixed)
+            weights = _spread([share_of[place] for place in bin_.places], bin_)
+            value = (token_values(rows, objective) * weights).sum()
+            (-value).backward()
+            tally.add(rows, float(value.detach()))
         self._set_learning_rate()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.grad_norm_clip)
         self.optimizer.step()
         self.num_updates += 1
-        return sums | {"grad_norm": float(norm)}
+        tally.close(float(norm))
 
-    def _forward(self, samples: Sequence[Sample], temperature: float) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies of the trained tokens, sample after sample, each float [sum of T]."""
-        tokens = torch.cat([sample.tokens for sample in samples])
-        hidden = self.model(tokens, [len(sample) for sample in samples])
-        ends = torch.tensor([len(sample) for sample in samples]).cumsum(0).tolist()
-        # The row before a token predicts it: rows P-1 … P+T-2 for outputs P … P+T-1.
-        rows = torch.cat([torch.arange(e - s.num_outputs - 1, e - 1) for e, s in zip(ends, samples, strict=True)])
-        return token_logprobs(self.model.logits(hidden[rows]), tokens[rows + 1], temperature)
+    def _rows(self, bin_: Bin, batch: TrainingBatch, fixed: Fixed) -> TokenRows:
+        """What the objective asks of the bin's trained tokens."""
+        logprobs, entropy = forward(self.model, bin_, batch.temperature)
+        samples = [batch.samples[place] for place in bin_.places]
+        return TokenRows(
+            logprobs=logprobs,
+            entropy=entropy,
+            old=torch.cat([fixed.old[place] for place in bin_.places]),
+            worker=torch.cat([sample.worker_logprobs for sample in samples]),
+            advantages=_spread([sample.advantage for sample in samples], bin_),
+            reference=torch.cat([fixed.reference[place] for place in bin_.places]) if fixed.reference else None,
+        )
 
     def _set_learning_rate(self) -> None:
         warm = min(1.0, (self.num_updates + 1) / self.recipe.warmup_steps) if self.recipe.warmup_steps else 1.0
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.learning_rate * warm
-
-    def _token_sums(self, values: Tensor, logprobs: Tensor, old: Tensor, entropy: Tensor) -> dict[str, float]:
-        with torch.no_grad():
-            ratio = torch.exp(logprobs - old)
-            clipped = (ratio - 1).abs() > self.recipe.clip.epsilon
-            kl = ratio - 1 - (logprobs - old)
-        return {
-            "objective": float(values.detach().sum()),
-            "clipped": float(clipped.sum()),
-            "entropy": float(entropy.detach().sum()),
-            "kl": float(kl.sum()),
-        }
 
     def state(self) -> dict[str, Any]:
         """Everything that the next step depends on."""
@@ -142,21 +142,12 @@ class Learner:
         self.num_updates = state["num_updates"]
 
 
-def _add(sums: dict[str, float], more: dict[str, float]) -> None:
-    for key, value in more.items():
-        sums[key] = sums.get(key, 0.0) + value
+def forward(model: CausalLM, bin_: Bin, temperature: float) -> tuple[Tensor, Tensor]:
+    """Log-probs and entropies of a bin's trained tokens, float32 [sum of T] each."""
+    hidden = model(bin_.tokens, bin_.packing)
+    return token_logprobs(hidden[bin_.rows], model.head, bin_.targets, temperature)
 
 
-def _figures(sums: dict[str, float], samples: Sequence[Sample], policy_version: int, num_updates: int) -> StepFigures:
-    num_tokens = sum(sample.num_outputs for sample in samples)
-    return StepFigures(
-        objective=sums["objective"] / num_tokens,
-        ratio_clipped_share=sums["clipped"] / num_tokens,
-        entropy=sums["entropy"] / num_tokens,
-        kl_to_old=sums["kl"] / num_tokens,
-        grad_norm=sums["grad_norm"] / num_updates,
-        mean_task_reward=sum(sample.task_reward for sample in samples) / len(samples),
-        mean_policy_lag=sum(policy_version - sample.policy_version for sample in samples) / len(samples),
-        num_rollouts=len(samples),
-        num_tokens=num_tokens,
-    )
+def _spread(values: Sequence[float], bin_: Bin) -> Tensor:
+    """One value a sample to float32 [sum of T], one a trained token."""
+    return torch.tensor(values).repeat_interleave(torch.tensor(bin_.num_outputs))

@@ -23,7 +23,8 @@ from protocol.waiting import Waiting
 from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import Checkpoint, CheckpointStore
-from trainer.learner import Learner, StepFigures
+from trainer.figures import StepFigures
+from trainer.learner import Learner
 from trainer.samples import TrainingBatch
 
 

@@ -69,16 +69,25 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) ->
         return None
     _check_role(record, signer)
     coordinator = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
+    learner = Learner(CausalLM.load(config.base_model), config.recipe, _reference(config))
+    vocab_size, scale = learner.model.config.vocab_size, config.recipe.advantage_scale
     return Trainer(
-        Learner(CausalLM.load(config.base_model), config.recipe),
+        learner,
         CheckpointStore(config.data_dir / "checkpoints"),
         Broadcaster(config.origin_dir, config.pool_id, pool, coordinator, signer, contracts.domain),
-        Batches(coordinator, lambda: pool.record().coordinator, contracts.domain),
+        Batches(coordinator, lambda: pool.record().coordinator, contracts.domain, vocab_size, scale),
         config.base_model,
         config.data_dir / "metrics.jsonl",
         clock,
         waiting,
     )
+
+
+def _reference(config: TrainerConfig) -> CausalLM | None:
+    """The base model, frozen, where the recipe holds to it."""
+    if not config.recipe.objective.kl_coefficient:
+        return None
+    return CausalLM.load(config.base_model).eval().requires_grad_(False)
 
 
 def _connect(config: TrainerConfig, clock: Clock) -> Contracts:

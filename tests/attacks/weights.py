@@ -5,15 +5,14 @@ In: the right model. Out: others: cut short, rounded, shaken, one step of traini
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from protocol.forward import CausalLM
 from protocol.rollouts import Rollout
+from trainer.advantages import group_advantages
 from trainer.learner import Learner, RecipeConfig
-from trainer.loss import group_advantages
-from trainer.samples import Sample, TrainingBatch
+from trainer.samples import TrainingBatch, sample_of
 
 
 def shallow(model: CausalLM, num_layers: int) -> CausalLM:
@@ -62,11 +61,9 @@ def trained(model: CausalLM, rollouts: list[Rollout], group_size: int, learning_
     """`steps` optimizer steps of the trainer away, on these rollouts; rounded to bf16 as policy versions are."""
     recipe = RecipeConfig(learning_rate=learning_rate, warmup_steps=0, optimizer_steps=steps, grad_norm_clip=1.0)
     learner = Learner(CausalLM.of(model.config, model.weights()), recipe)
-    samples = [
-        Sample(torch.from_numpy(np.concatenate([r.input_tokens, r.output_tokens])).long(), r.num_units, a, 0.0, 0)
-        for r, a in zip(rollouts, _advantages(rollouts, group_size), strict=True)
-    ]
-    learner.learn(TrainingBatch(samples, group_size, temperature=1.0), 0)
+    samples = [sample_of(r, a) for r, a in zip(rollouts, _advantages(rollouts, group_size), strict=True)]
+    longest = max(sample.num_outputs for sample in samples)
+    learner.learn(TrainingBatch(samples, group_size, temperature=1.0, max_new_tokens=longest), 0)
     return CausalLM.of(model.config, learner.model.weights(torch.bfloat16)).eval()
 
 

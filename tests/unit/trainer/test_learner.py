@@ -14,6 +14,7 @@ from protocol.errors import ProofpoolError
 from protocol.forward import CausalLM
 from protocol.rules import Rules
 from protocol.weights import load_weights
+from tests.unit.trainer.conftest import VOCABULARY
 from trainer.checkpoint import CheckpointStore
 from trainer.learner import Learner, RecipeConfig
 from trainer.samples import TrainingBatch, read_batch
@@ -23,7 +24,7 @@ Offer = tuple[BatchOffer, bytes]
 
 @pytest.fixture
 def batch(make_offer: Callable[..., Offer], rules: Rules) -> TrainingBatch:
-    return read_batch(*make_offer(), rules)
+    return read_batch(*make_offer(), rules, VOCABULARY)
 
 
 @pytest.fixture
@@ -41,11 +42,11 @@ def weights_of(learner: Learner) -> torch.Tensor:
 
 def test_steps_make_rewarded_completions_likelier(make_learner: Callable[..., Learner], batch: TrainingBatch) -> None:
     learner = make_learner()
-    before = learner.logprobs(batch.samples, batch.temperature)
+    before = learner.logprobs(batch)
     for version in range(5):
         learner.learn(batch, version)
-    after = learner.logprobs(batch.samples, batch.temperature)
-    gain = [s.advantage * float((after[id(s)] - before[id(s)]).mean()) for s in batch.samples]
+    after = learner.logprobs(batch)
+    gain = [s.advantage * float((a - b).mean()) for s, a, b in zip(batch.samples, after, before, strict=True)]
     assert sum(gain) > 0
 
 

@@ -19,7 +19,7 @@ from protocol.rules import Rules
 from protocol.signing import Signer, SigningDomain
 from protocol.waiting import Waiting
 from protocol.wire import Signed, WeightsRelease
-from tests.unit.trainer.conftest import COORDINATOR
+from tests.unit.trainer.conftest import COORDINATOR, VOCABULARY
 from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
@@ -100,7 +100,7 @@ def start(
             Learner(make_model(), recipe),
             CheckpointStore(tmp_path / "checkpoints"),
             Broadcaster(tmp_path / "origin", 1, world, coordinator, Signer(b"\1" * 32), domain),
-            Batches(coordinator, lambda: COORDINATOR.address, domain),
+            Batches(coordinator, lambda: COORDINATOR.address, domain, VOCABULARY),
             tmp_path,
             tmp_path / "metrics.jsonl",
             SystemClock(),

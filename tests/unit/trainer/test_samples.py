@@ -1,32 +1,31 @@
-"""From a batch file to packed samples."""
+"""From a batch file to samples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.api import BatchOffer
+from protocol.api import BatchOffer, GroupRef
 from protocol.errors import VerificationFailed
 from protocol.rollouts import Rollout
-from protocol.rules import LengthRules, Rules
-from trainer.samples import Sample, pack, read_batch, split_groups, total_reward
+from protocol.rules import Rules
+from tests.unit.trainer.conftest import VOCABULARY
+from trainer.samples import fault_of, read_batch, split_groups
 
 Offer = tuple[BatchOffer, bytes]
-
-
-def sample_of(length: int) -> Sample:
-    return Sample(torch.zeros(length, dtype=torch.int64), 1, 0.0, 0.0, 0)
 
 
 def test_samples_carry_the_files_tokens_and_derived_advantages(
     make_offer: Callable[..., Offer], make_rollout: Callable[..., Rollout], rules: Rules
 ) -> None:
     offer, file = make_offer()
-    batch = read_batch(offer, file, rules)
+    batch = read_batch(offer, file, rules, VOCABULARY)
     samples = batch.samples
     assert (batch.group_size, batch.temperature) == (4, 1.0)
     first = make_rollout(0)
@@ -38,33 +37,56 @@ def test_samples_carry_the_files_tokens_and_derived_advantages(
 def test_another_file_than_the_offered_one_is_refused(make_offer: Callable[..., Offer], rules: Rules) -> None:
     offer, file = make_offer()
     with pytest.raises(VerificationFailed, match="isn't the one offered"):
-        read_batch(offer, file + b"x", rules)
+        read_batch(offer, file + b"x", rules, VOCABULARY)
 
 
 def test_a_batch_with_fewer_rollouts_than_its_groups_is_refused(make_offer: Callable[..., Offer], rules: Rules) -> None:
     offer, file = make_offer()
     with pytest.raises(VerificationFailed, match="groups it names"):
-        read_batch(offer.model_copy(update={"groups": offer.groups[:1]}), file, rules)
+        read_batch(offer.model_copy(update={"groups": offer.groups[:1]}), file, rules, VOCABULARY)
 
 
-def test_length_penalty_counts_only_where_the_prompt_set_a_target(make_rollout: Callable[..., Rollout]) -> None:
-    lengths = LengthRules(targets=(10,), penalty_per_token=0.1)
-    assert total_reward(make_rollout(0, reward=1.0), lengths) == 1.0
-    assert total_reward(make_rollout(0, reward=1.0, target_length=10), lengths) == pytest.approx(1.0 - 0.1 * 8)
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"output_logprobs": np.array([0.0, np.nan], dtype=np.float32)}, "finite number"),
+        ({"output_logprobs": np.zeros(1, dtype=np.float32)}, "one finite number a token"),
+        ({"output_tokens": np.array([], dtype=np.int32)}, "0 output tokens"),
+        ({"input_tokens": np.array([], dtype=np.int32)}, "0 prompt"),
+        ({"output_tokens": np.array([3, VOCABULARY], dtype=np.int32)}, f"a token id of 0 to {VOCABULARY}"),
+        ({"output_tokens": np.array([3, -1], dtype=np.int32)}, "a token id of -1"),
+        ({"input_tokens": np.array([VOCABULARY + 5], dtype=np.int32)}, "the model has"),
+        ({"output_tokens": np.zeros(13, dtype=np.int32)}, "13 output tokens, the rules allow 12"),
+        ({"task_reward": float("nan")}, "a task reward of nan"),
+        ({"task_reward": float("inf")}, "a task reward of inf"),
+        ({"step": 1}, "policy version 1 in the batch of step 1"),
+        ({"step": -1}, "policy version -1"),
+    ],
+)
+def test_a_row_that_would_poison_the_weights_is_named(
+    make_rollout: Callable[..., Rollout], rules: Rules, changes: dict[str, Any], fault: str
+) -> None:
+    sound = replace(
+        make_rollout(0), input_tokens=np.array([0, 1], dtype=np.int32), output_tokens=np.array([2, 3], dtype=np.int32)
+    )
+    assert fault_of(sound, rules, VOCABULARY, step=1) is None
+    found = fault_of(replace(sound, **changes), rules, VOCABULARY, step=1)
+    assert found is not None and fault in found
 
 
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 64))
-def test_packing_keeps_every_sample_once_and_its_bins_under_the_budget(lengths: list[int], budget: int) -> None:
-    samples = [sample_of(length) for length in lengths]
-    bins = pack(samples, budget)
-    assert sorted(id(s) for b in bins for s in b) == sorted(id(s) for s in samples)
-    assert all(sum(map(len, b)) <= budget or len(b) == 1 for b in bins)
+def test_a_batch_with_a_bad_row_is_refused_with_its_submission(make_offer: Callable[..., Offer], rules: Rules) -> None:
+    offer, file = make_offer()
+    named = GroupRef(submission_id="0x" + "7" * 64, group=1)
+    offer = offer.model_copy(update={"groups": (named, *offer.groups[1:])})
+    with pytest.raises(VerificationFailed, match="can't be trained on") as refused:
+        read_batch(offer, file, rules, vocab_size=VOCABULARY - 1)
+    assert named.submission_id in refused.value.why
+    assert len(read_batch(offer, file, rules, VOCABULARY).samples) == offer.num_rollouts
 
 
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 8))
 def test_splitting_deals_whole_groups_once(num_groups: int, size: int, num_parts: int) -> None:
-    samples = [sample_of(1 + index) for index in range(num_groups * size)]
-    parts = split_groups(samples, size, num_parts)
-    assert sorted(len(s) for part in parts for s in part) == [len(s) for s in samples]
+    parts = split_groups(num_groups * size, size, num_parts)
+    assert sorted(place for part in parts for place in part) == list(range(num_groups * size))
     assert all(part and len(part) % size == 0 for part in parts)
     assert max(map(len, parts)) - min(map(len, parts)) <= size

@@ -1,0 +1,126 @@
+"""What a step reports: sums over its trained tokens, and the ratios' quantiles.
+
+In: `TokenRows` of each forward pass of a step. Out: `StepFigures`, a line of metrics.jsonl.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from trainer.loss import ClipConfig, TokenRows, k3
+from trainer.samples import Sample
+
+RATIO_QUANTILES = (0.01, 0.5, 0.99)
+
+
+@dataclass(frozen=True)
+class StepFigures:
+    """What a step reports; means are over trained tokens unless said."""
+
+    objective: float
+    """Value that the step maximised, the mean over its optimizer steps."""
+    ratio_clipped_share: float
+    """Tokens whose gradient the clip took away: the three shares below together."""
+    ratio_high_share: float
+    """Â > 0 and r > 1 + ε_high."""
+    ratio_low_share: float
+    """Â < 0 and r < 1 − ε."""
+    ratio_delta_share: float
+    """Â < 0 and r > δ."""
+    ratio_p01: float
+    ratio_p50: float
+    ratio_p99: float
+    entropy: float
+    kl_to_old: float
+    kl_to_worker: float
+    """Of the policy at the start of the step to the one that the worker sampled from: what lag and numerics do."""
+    kl_to_reference: float | None
+    """None where the recipe keeps no reference."""
+    grad_norm: float
+    """Mean over optimizer steps, before it is cut."""
+    mean_task_reward: float
+    """Over rollouts."""
+    mean_length_penalty: float
+    """Over rollouts."""
+    mean_policy_lag: float
+    """Over rollouts, in versions."""
+    max_policy_lag: int
+    num_rollouts: int
+    num_tokens: int
+    """Trained ones."""
+
+
+@dataclass
+class Tally:
+    """Adds up a step. Example: `tally.add(rows, value=…)` a pass, `tally.close(norm)` an optimizer step, `figures`."""
+
+    clip: ClipConfig
+    objective: float = 0.0
+    grad_norms: list[float] = field(default_factory=list)
+    _rows: list[dict[str, Tensor]] = field(default_factory=list)
+
+    def add(self, rows: TokenRows, value: float) -> None:
+        """One forward pass, and its part of the optimizer step's value."""
+        self.objective += value
+        with torch.no_grad():
+            ratio = torch.exp(rows.logprobs - rows.old)
+            gains = rows.advantages > 0
+            loses = rows.advantages < 0
+            past_delta = loses & (ratio > self.clip.delta) if self.clip.delta is not None else torch.zeros_like(gains)
+            self._rows.append(
+                {
+                    "ratio": ratio,
+                    "high": gains & (ratio > self.clip.most),
+                    "low": loses & (ratio < self.clip.least),
+                    "delta": past_delta,
+                    "entropy": rows.entropy.detach(),
+                    "kl_old": k3(rows.logprobs, rows.old),
+                    "kl_worker": k3(rows.old, rows.worker),
+                }
+                | ({} if rows.reference is None else {"kl_reference": k3(rows.logprobs, rows.reference)})
+            )
+
+    def close(self, grad_norm: float) -> None:
+        """The end of an optimizer step."""
+        self.grad_norms.append(grad_norm)
+
+    def figures(self, samples: list[Sample], policy_version: int) -> StepFigures:
+        """Of all that was added, for a step that starts from `policy_version`."""
+        columns = {name: torch.cat([rows[name] for rows in self._rows]).double() for name in self._rows[0]}
+        mean = {name: float(column.mean()) for name, column in columns.items()}
+        lags = [policy_version - sample.policy_version for sample in samples]
+        low, middle, high = quantiles(columns["ratio"])
+        return StepFigures(
+            objective=self.objective / len(self.grad_norms),
+            ratio_clipped_share=mean["high"] + mean["low"] + mean["delta"],
+            ratio_high_share=mean["high"],
+            ratio_low_share=mean["low"],
+            ratio_delta_share=mean["delta"],
+            ratio_p01=low,
+            ratio_p50=middle,
+            ratio_p99=high,
+            entropy=mean["entropy"],
+            kl_to_old=mean["kl_old"],
+            kl_to_worker=mean["kl_worker"],
+            kl_to_reference=mean.get("kl_reference"),
+            grad_norm=sum(self.grad_norms) / len(self.grad_norms),
+            mean_task_reward=_mean([sample.task_reward for sample in samples]),
+            mean_length_penalty=_mean([sample.length_penalty for sample in samples]),
+            mean_policy_lag=_mean(lags),
+            max_policy_lag=max(lags),
+            num_rollouts=len(samples),
+            num_tokens=sum(sample.num_outputs for sample in samples),
+        )
+
+
+def quantiles(values: Tensor) -> tuple[float, ...]:
+    """The values at `RATIO_QUANTILES`, nearest rank. values: float [N], N ≥ 1. `torch.quantile` has a limit of 2^24."""
+    ordered = values.sort().values
+    return tuple(float(ordered[round(share * (len(ordered) - 1))]) for share in RATIO_QUANTILES)
+
+
+def _mean(values: list[float] | list[int]) -> float:
+    return sum(values) / len(values)
