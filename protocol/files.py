@@ -20,6 +20,22 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o644) -> None:
         file.write(data)
 
 
+def write_new(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """The same for a path where nothing may be yet. Raises FileExistsError, however late the other file came."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        Path(path).hardlink_to(temporary)  # unlike a rename it takes no file's place
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
 @contextmanager
 def atomic_file(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     """A file to write (and read back); it takes the place of `path` when the block ends, and is gone where it fails."""

@@ -21,7 +21,7 @@ from types import ModuleType
 from pydantic_core import from_json
 
 from protocol.errors import KeyFailure
-from protocol.files import write_atomically
+from protocol.files import write_new
 from protocol.signing import Signer
 
 LOCAL_CHAIN_IDS = frozenset({1337, 31337})
@@ -47,7 +47,7 @@ def load_signer(
     Raises KeyFailure.
     """
     if keystore is not None:
-        _check_private(keystore)
+        check_private(keystore)
         return open_keystore(keystore, read_password(password_file, environment))
     if PRIVATE_KEY_VARIABLE not in environment:
         todo = "give --keystore and --password-file, or set `keystore` and `password_file`"
@@ -83,10 +83,12 @@ def create_keystore(
 
 def write_secret(path: Path, password: str, secret: bytes, *, scrypt_n: int = STRONG_SCRYPT_N) -> None:
     """Any 32-byte secret, such as an Ed25519 seed, as a keystore. Raises KeyFailure where a file is already there."""
-    if path.exists():
-        raise KeyFailure("a keystore is already there", str(path), "choose another name: keys are never overwritten")
     document = _keyfile_library().create_keyfile_json(secret, password.encode(), kdf="scrypt", iterations=scrypt_n)
-    write_atomically(path, json.dumps(document).encode(), mode=0o600)
+    try:
+        write_new(path, json.dumps(document).encode(), mode=0o600)
+    except FileExistsError:
+        todo = "choose another name: keys are never overwritten"
+        raise KeyFailure("a keystore is already there", str(path), todo) from None
 
 
 def open_keystore(path: Path, password: str) -> Signer:
@@ -119,7 +121,7 @@ def read_password(password_file: Path | None, environment: Mapping[str, str] = o
                 "give --password-file, or set `password_file` or the variable",
             )
         return environment[PASSWORD_VARIABLE]
-    _check_private(password_file)
+    check_private(password_file)
     try:
         lines = password_file.read_text("utf-8").splitlines()
     except ValueError as error:
@@ -144,7 +146,7 @@ def _keyfile_library() -> ModuleType:
 
 
 def _read_document(path: Path) -> dict[str, object]:
-    _check_private(path)
+    check_private(path)
     try:
         document = from_json(path.read_bytes())
         parameters = document["crypto"]["kdfparams"]
@@ -164,7 +166,7 @@ def _damage(error: Exception) -> str:
     return f"it lacks {error}" if isinstance(error, KeyError) else f"it can't be read ({type(error).__name__})"
 
 
-def _check_private(path: Path) -> None:
+def check_private(path: Path) -> None:
     """A secret's file must exist and be closed to group and others."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)

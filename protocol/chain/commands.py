@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from protocol.amount import format_amount, parse_amount
+
 if TYPE_CHECKING:
     from protocol.chain.client import ChainClient
     from protocol.chain.info import ChainInfo
@@ -18,7 +20,6 @@ app = typer.Typer(no_args_is_help=True, help="Deploy the contracts, look at them
 
 DAY_SECONDS = 24 * 3600
 MAX_UNBONDING_SECONDS = 10 * 365 * DAY_SECONDS
-CREDIT_DECIMALS = 18
 
 ChainUrl = Annotated[str, typer.Option("--chain", envvar="PROOFPOOL_CHAIN_URL", help="JSON-RPC of a node.")]
 DeploymentFile = Annotated[
@@ -141,7 +142,7 @@ def faucet(
 
     receiver, clock = _address(address, "ADDRESS"), SystemClock()
     assert receiver is not None
-    credits_wei, gas_wei = _base_units(num_credits, "--credits"), _base_units(num_coins, "--gas")
+    credits_wei, gas_wei = parse_amount(num_credits, "--credits"), parse_amount(num_coins, "--gas")
     client = _client(chain)
     with closing(client.rpc):
         check_test_chain(client.chain_id)
@@ -152,7 +153,9 @@ def faucet(
     if as_json:
         typer.echo(gift.model_dump_json())
     else:
-        typer.echo(f"{gift.address} has {_coins(gift.credits_wei)} credits, and {_coins(gift.gas_wei)} for gas")
+        typer.echo(
+            f"{gift.address} has {format_amount(gift.credits_wei)} credits, and {format_amount(gift.gas_wei)} for gas"
+        )
 
 
 def _client(url: str, chain_id: int | None = None) -> ChainClient:
@@ -189,21 +192,6 @@ def _address(text: str | None, name: str) -> str | None:
     return text and text.lower()
 
 
-def _base_units(text: str, name: str) -> int:
-    """An amount in whole coins as base units, exactly. Raises UsageError."""
-    from protocol.errors import UsageError
-
-    if re.fullmatch(r"[0-9]{1,20}(\.[0-9]{1,18})?", text):
-        whole, _, rest = text.partition(".")
-        return int(whole + rest.ljust(CREDIT_DECIMALS, "0"))
-    raise UsageError("that is no amount", f"{name} {text}", "give a number such as 100 or 0.5")
-
-
-def _coins(wei: int) -> str:
-    whole, rest = divmod(wei, 10**CREDIT_DECIMALS)
-    return f"{whole}.{rest:0{CREDIT_DECIMALS}d}".rstrip("0").rstrip(".")
-
-
 def _print_info(found: ChainInfo) -> None:
     typer.echo(f"chain {found.chain_id} at {found.url} ({found.node})")
     typer.echo(f"head  block {found.head_block}, time {found.head_time}, base fee {found.base_fee_wei} wei")
@@ -214,13 +202,16 @@ def _print_info(found: ChainInfo) -> None:
         typer.echo(f"salt  {found.salt}")
         typer.echo(f"pools {found.num_pools}")
     for pool in found.pools:
-        lacks = f" (the coordinator's bond lacks {_coins(pool.missing_bond_wei)})" if pool.state == "unbonded" else ""
+        missing = f" (the coordinator's bond lacks {format_amount(pool.missing_bond_wei)})"
+        lacks = missing if pool.state == "unbonded" else ""
+        funds, paid = format_amount(pool.funds_wei), format_amount(pool.paid_wei)
         typer.echo(
-            f"  {pool.pool_id}: {pool.state}{lacks}, {_coins(pool.funds_wei)} in funds, {_coins(pool.paid_wei)} paid,"
-            f" {_coins(pool.price_wei)} a unit, {pool.num_epochs} epochs, {pool.num_versions} versions,"
+            f"  {pool.pool_id}: {pool.state}{lacks}, {funds} in funds, {paid} paid,"
+            f" {format_amount(pool.price_wei)} a unit, {pool.num_epochs} epochs, {pool.num_versions} versions,"
             f" {pool.num_seats} seats, coordinator {pool.coordinator}"
         )
+        stakes = (pool.min_allotment_wei, pool.seat_bond_wei, pool.appeal_bond_wei, pool.challenge_bond_wei)
+        node, seat, appeal, challenge = map(format_amount, stakes)
         typer.echo(
-            f"     takes at least {_coins(pool.min_allotment_wei)} of a node, {_coins(pool.seat_bond_wei)} of a seat,"
-            f" {_coins(pool.appeal_bond_wei)} of an appeal, {_coins(pool.challenge_bond_wei)} of a challenge"
+            f"     takes at least {node} of a node, {seat} of a seat, {appeal} of an appeal, {challenge} of a challenge"
         )
