@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from secrets import token_bytes
+from typing import Literal
 
+from pydantic import BaseModel, ConfigDict
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -20,7 +22,16 @@ from protocol.errors import NotEligible, NotFound
 from protocol.keystore import KEY_BYTES, read_password, read_secret, write_secret
 from protocol.merkle.checkpoint import origin_of, sign_checkpoint
 from protocol.merkle.note import NoteSigner, public_key_of
-from protocol.wire import ZERO_HASH
+from protocol.wire import ZERO_HASH, Hash32
+
+
+class LogKeyMade(BaseModel):
+    """`checkpoint_key` is the public key, as the pool's record takes it; `keystore` the file with the secret one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    schema_version: Literal[1] = 1
+    checkpoint_key: Hash32
+    keystore: str
 
 
 def sign_checkpoints(coordinator: Coordinator) -> None:

@@ -49,15 +49,12 @@ def log_key(
     as_json: AsJson = False,
 ) -> None:
     """Make the key that signs a log's checkpoints; prints the public key that the pool is created with."""
-    import json
-
-    from coordinator.checkpoints import create_log_key
+    from coordinator.checkpoints import LogKeyMade, create_log_key
     from protocol.keystore import read_password
 
     public_key = create_log_key(out, read_password(password_file))
-    print(
-        json.dumps({"schema_version": 1, "checkpoint_key": public_key, "keystore": str(out)}) if as_json else public_key
-    )
+    made = LogKeyMade(checkpoint_key=public_key, keystore=str(out))
+    print(made.model_dump_json() if as_json else public_key)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Write the generated references anew: README.md's tree, cli.md, openapi.json, vectors.json, tables in pages.
+"""Write the generated references anew: README.md's tree, cli.md, openapi.json, schemas/, vectors.json, tables in pages.
 
 In: module docstrings, `--help` of each command, the HTTP API, sources. Out: files, or with `--check` a list of
 stale ones. Run: make docs
@@ -34,7 +34,9 @@ GLOSS_WIDTH = 88
 
 
 def main() -> int:
-    stale = [path for path, text in _generated() if _update(path, text)]
+    generated = dict(_generated())
+    stale = [path for path, text in generated.items() if _update(path, text)]
+    stale += [path for path in (ROOT / "docs" / "schemas").iterdir() if path not in generated and _remove(path)]
     if "--check" not in sys.argv:
         return 0
     for path in stale:
@@ -46,8 +48,13 @@ def _generated() -> Iterator[tuple[Path, str]]:
     import reference  # beside this file
     import vectors
 
+    from protocol import documents
+
     yield ROOT / "docs" / "vectors.json", vectors.vectors()
     yield ROOT / "docs" / "openapi.json", _http_api()
+    for command in documents.SHAPES:
+        text = json.dumps(documents.schema_of(command), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        yield ROOT / "docs" / "schemas" / documents.file_of(command), text
     for page in sorted((ROOT / "docs").glob("*.md")):
         yield page, reference.with_generated_parts(page.read_text())
     readme = ROOT / "README.md"
@@ -63,6 +70,13 @@ def _update(path: Path, text: str) -> bool:
         return False
     if "--check" not in sys.argv:
         path.write_text(text)
+    return True
+
+
+def _remove(path: Path) -> bool:
+    """A schema of no command is taken away unless only checking; True in any case."""
+    if "--check" not in sys.argv:
+        path.unlink()
     return True
 
 

@@ -41,13 +41,21 @@ class Finding:
     fix: str = ""
 
 
+@dataclass(frozen=True)
+class DoctorReport:
+    """What `proofpool doctor --json` prints."""
+
+    findings: tuple[Finding, ...]
+    schema_version: int = 1
+
+
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Check this installation; each finding with its fix."""
-    found = list(findings())
+    found = tuple(findings())
     if as_json:
-        print(json.dumps({"schema_version": 1, "findings": [asdict(finding) for finding in found]}))
+        print(json.dumps(asdict(DoctorReport(found))))
     else:
         for finding in found:
             print(f"{_MARKS[finding.status]} {finding.check}: {finding.detail}")

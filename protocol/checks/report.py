@@ -99,3 +99,7 @@ class FileReport(BaseModel):
     @property
     def holds(self) -> bool:
         return self.outcome == "accept"
+
+
+FileReports = list[FileReport]
+"""What `proofpool worker verify --json` prints: one a submission."""

@@ -20,6 +20,7 @@ from protocol.errors import ConfigError, WrongChain
 from protocol.keystore import CHEAP_SCRYPT_N, create_keystore
 from testnet.chain.genesis import CHAIN_ID, dev_secrets, dev_signers
 from testnet.chain.process import NodeProcess
+from tests.documents import fitting
 
 NOBODY = "0x" + "6e" * 20
 ACCOUNT = 9
@@ -52,8 +53,8 @@ def deployment(node: NodeProcess, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder / "deployment.json"
 
 
-def document(capsys: pytest.CaptureFixture[str]) -> Any:
-    return json.loads(capsys.readouterr().out)
+def document(capsys: pytest.CaptureFixture[str], command: str = "chain info") -> Any:
+    return fitting(command, capsys.readouterr().out)
 
 
 def test_a_deployment_is_in_its_file_and_roles_connect_to_it(node: NodeProcess, deployment: Path) -> None:
@@ -187,7 +188,7 @@ def test_a_faucet_gives_credits_and_gas(
     command = ["chain", "faucet", NOBODY.upper().replace("0X", "0x"), "--chain", node.url]
     command += ["--deployment", str(deployment), "--json"]
     assert run([*command, "--credits", "2.5", "--gas", "0.25"]) == 0
-    assert document(capsys) == {
+    assert document(capsys, "chain faucet") == {
         "schema_version": 2,
         "address": NOBODY,
         "credits_wei": str(25 * 10**17),

@@ -12,6 +12,7 @@ import pytest
 from protocol.cli import run
 from protocol.keystore import CHEAP_SCRYPT_N, create_keystore
 from testnet.chain.genesis import dev_secrets
+from tests.documents import checked
 from tests.integration.conftest import COORDINATOR_BOND_WEI, CREDIT, NUM_VALIDATORS, World
 from tests.integration.test_bond import new_pool
 from tests.integration.test_inclusions import handed_in
@@ -33,7 +34,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Command:
     def made(*arguments: str) -> tuple[int, str, str]:
         code = run(list(arguments))
         printed = capsys.readouterr()
-        return code, printed.out, printed.err
+        return code, checked(arguments, printed.out), printed.err
 
     return made
 

@@ -23,6 +23,7 @@ from protocol.canonical import canonical_hash
 from protocol.forward import CausalLM
 from protocol.reasons import Outcome, RejectReason
 from protocol.wire import Evidence, Signed, Verdict
+from tests.documents import fitting
 from tests.integration.conftest import World
 from tests.integration.test_forgery import RealPool, honest_model, other_model, real
 from tests.integration.test_promise_commands import NOWHERE, Command, call, refusal
@@ -57,7 +58,7 @@ class Auditor:
     def document(self, submission_id: str, *more: str) -> tuple[int, dict[str, Any]]:
         code, out, err = self.online(submission_id, "--json", *more)
         assert err == ""
-        return code, json.loads(out)
+        return code, fitting("audit replay", out)
 
     def bundle(self, submission_id: str) -> Path:
         file = self.folder / "bundle.json"

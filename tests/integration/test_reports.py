@@ -26,6 +26,7 @@ from protocol.errors import Rejected, VerificationFailed
 from protocol.merkle.history import MemoryLog, event_leaf_hash_of
 from protocol.reasons import Outcome, RejectReason
 from protocol.wire import Receipt, Signed
+from tests.documents import fitting
 from tests.integration.conftest import World
 from tests.integration.served import served
 from verifier.audit.fairness.promises import HeldReceipt
@@ -45,7 +46,7 @@ def judged(world: World) -> World:
 
 def report(capsys: pytest.CaptureFixture[str], name: str, url: str, *options: str) -> Any:
     assert run(["audit", name, "--coordinator", url, "--json", *options]) == 0
-    return json.loads(capsys.readouterr().out)
+    return fitting(f"audit {name}", capsys.readouterr().out)
 
 
 def on_chain(world: World) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from protocol.client import CoordinatorClient
 from protocol.merkle.history import event_leaf_hash
 from protocol.reasons import Outcome, RejectReason
 from protocol.wire import ZERO_HASH
+from tests.documents import checked, fitting
 from tests.integration.conftest import Start, World, new_world
 from tests.integration.served import served
 from tests.integration.test_challenge import outsider
@@ -114,7 +115,7 @@ def command(past: Past, capsys: pytest.CaptureFixture[str]) -> Callable[..., tup
     def call(*arguments: str) -> tuple[int, str]:
         capsys.readouterr()
         code = run([*arguments, "--coordinator", past.url])
-        return code, capsys.readouterr().out
+        return code, checked(arguments, capsys.readouterr().out)
 
     return call
 
@@ -299,7 +300,7 @@ def test_the_whole_history_is_exported_once_it_is_all_checked(
     file = tmp_path / "log"
     command = ["audit", "export", "--coordinator", past.url, "--out", str(file), "--format", row_format]
     assert run([*command, *past.chain, "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out)
+    summary = fitting("audit export", capsys.readouterr().out)
     head = past.world.epoch()
     assert head is not None and summary["head"] == {"epoch": head.epoch, "size": head.size, "root": head.root}
     assert summary["anchored"] and summary["num_rows"] == summary["num_leaves"] == head.size

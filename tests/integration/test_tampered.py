@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from protocol.bundle import ProofBundle
 from protocol.cli import run
+from tests.documents import checked
 from tests.integration.conftest import ON_ONE_NODE
 from tests.integration.tampered import FILE, Document, flipped, flipped_file, paths
 from tests.integration.test_audit import History, failed, history
@@ -152,8 +153,9 @@ class Command:
     def check(self, submission_id: str, document: Document, *flags: str) -> tuple[int, dict[str, str]]:
         """Exit code, and the state of each step."""
         self._file.write_text(json.dumps(document))
-        code = run(["audit", "verify", submission_id, "--bundle", str(self._file), "--json", *flags])
-        printed = self._capsys.readouterr().out
+        arguments = ["audit", "verify", submission_id, "--bundle", str(self._file), "--json", *flags]
+        code = run(arguments)
+        printed = checked(arguments, self._capsys.readouterr().out)
         return code, {step["name"]: step["state"] for step in json.loads(printed)["steps"]} if printed else {}
 
 

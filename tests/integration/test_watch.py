@@ -28,6 +28,7 @@ from protocol.merkle.checkpoint import open_checkpoint, sign_checkpoint
 from protocol.merkle.history import event_leaf_hash
 from protocol.merkle.note import KeyType, NoteKey, NoteSigner
 from protocol.reasons import Outcome, RejectReason
+from tests.documents import checked
 from tests.integration.conftest import LOG_SECRET, Start, World, new_world
 from tests.integration.served import served
 from verifier.audit.log.log_reader import heads_on_chain
@@ -299,8 +300,9 @@ def audit(world: World, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable
 
         def call(command: str, *options: str, chain: bool = True) -> Answer:
             ground = ("--chain", world.contracts.client.rpc.url) if chain else ()
-            exit_code = run(["audit", command, "--coordinator", url, *ground, *options])
-            return Answer(exit_code, capsys.readouterr().out.splitlines())
+            arguments = ["audit", command, "--coordinator", url, *ground, *options]
+            exit_code = run(arguments)
+            return Answer(exit_code, checked(arguments, capsys.readouterr().out).splitlines())
 
         yield call
 

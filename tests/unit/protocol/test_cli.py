@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -20,8 +19,9 @@ from protocol.errors import (
     VerificationFailed,
 )
 from protocol.reasons import RejectReason
+from tests.documents import fitting
 
-HEAVY = ("torch", "web3", "fastapi", "sqlalchemy", "transformers", "pyarrow", "numpy", "uvicorn")
+HEAVY = ("torch", "vllm", "web3", "fastapi", "sqlalchemy", "transformers", "pyarrow", "numpy", "uvicorn", "numba")
 
 
 def test_what_a_stranger_wrote_into_an_error_fakes_no_line(
@@ -45,6 +45,30 @@ def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
     assert out.rstrip().endswith("LOADED []")
     assert all(name in out for name in cli.COMMANDS)
     assert "Exit codes" in out
+
+
+HELP_OF_ALL = """
+import contextlib, io, sys
+from protocol.cli import load_command, run
+def walk(command, words):
+    children = getattr(command, "commands", {})
+    for name, child in children.items():
+        yield from walk(child, [*words, name])
+    yield words
+for words in list(walk(load_command(sys.argv[1]), [sys.argv[1]])):
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert run([*words, "--help"]) == 0
+    assert "Usage" in printed.getvalue()
+    print(" ".join(words), *sorted(set(sys.argv[2:]) & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_help_of_each_command_loads_nothing_heavy(name: str) -> None:
+    """What makes help slow is what it imports: said here by name, since a busy machine's seconds say nothing."""
+    done = subprocess.run([sys.executable, "-c", HELP_OF_ALL, name, *HEAVY], capture_output=True, text=True, check=True)
+    assert [line for line in done.stdout.splitlines() if set(line.split()) & set(HEAVY)] == []
+    assert name in done.stdout.splitlines()[-1]
 
 
 def test_what_a_command_logs_is_not_among_its_data() -> None:
@@ -111,8 +135,8 @@ def test_a_wrong_call_is_a_usage_error(arguments: list[str], capsys: pytest.Capt
 
 def test_doctor_finds_this_checkouts_packages_and_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["doctor", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert not [finding for finding in document["findings"] if finding["status"] == "error"]
+    found = fitting("doctor", capsys.readouterr().out)
+    assert not [finding for finding in found["findings"] if finding["status"] == "error"]
 
 
 def test_doctor_names_a_package_that_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from protocol.cli import run
 from protocol.rollouts import Rollout
 from protocol.rules import AuditRules, Rules
 from protocol.wire import Signed
+from tests.documents import fitting
 from tests.unit.verifier.verifier_world import COORDINATOR, DOMAIN, NODE, World, make_rules
 from verifier.history import History
 from verifier.reaudits import Reaudits
@@ -69,9 +70,9 @@ def test_a_forged_file_ends_with_3_and_its_reason(
 
 def test_json_is_one_document(files: Files, honest: list[Rollout], capsys: pytest.CaptureFixture[str]) -> None:
     assert files.check(honest, "--json") == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [c["check"] for c in document["checks"]][:4] == ["schema", "content", "bounds", "prompts"]
-    assert document["content_hash"] and document["signed_content_hash"] is None
+    found = fitting("verifier check", capsys.readouterr().out)
+    assert [c["check"] for c in found["checks"]][:4] == ["schema", "content", "bounds", "prompts"]
+    assert found["content_hash"] and found["signed_content_hash"] is None
 
 
 def test_a_file_of_another_task_is_not_judged_by_this_one(
@@ -160,9 +161,9 @@ def test_status_speaks_though_nobody_answers(
     Verdicts(db).keep(kept, "0x" + "0a" * 20, None)
     db.close()
     assert run(["verifier", "status", "--config", str(config_file(tmp_path)), "--json"]) == 6
-    document = json.loads(capsys.readouterr().out)
-    assert document["verdicts"] == {"accept": 1} and document["num_unrevealed"] == 1
-    assert document["headline"].startswith("BLOCKED") and "doesn't answer" in document["problem"]
+    found = fitting("verifier status", capsys.readouterr().out)
+    assert found["verdicts"] == {"accept": 1} and found["num_unrevealed"] == 1
+    assert found["headline"].startswith("BLOCKED") and "doesn't answer" in found["problem"]
 
 
 def test_an_unknown_setting_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

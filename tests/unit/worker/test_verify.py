@@ -18,6 +18,7 @@ from protocol.errors import UsageError
 from protocol.reasons import RejectReason
 from protocol.rollouts import Rollout, read_rollouts, write_rollouts
 from protocol.wire import Signed, Task, WeightsRelease
+from tests.documents import fitting
 from worker import verify
 from worker.config import WorkerConfig
 from worker.loop import Worker
@@ -144,8 +145,8 @@ def test_a_coordinators_address_is_all_that_a_file_takes(
 
     def verified(subject: str) -> tuple[int, dict[str, Any]]:
         code = run(["worker", "verify", subject, "--coordinator", "http://pool", "--json"])
-        (document,) = json.loads(capsys.readouterr().out)
-        return code, document
+        (found,) = fitting("worker verify", capsys.readouterr().out)
+        return code, found
 
     code, document = verified(str(file))
     assert (code, document["outcome"], document["signed_content_hash"]) == (0, "accept", None)
