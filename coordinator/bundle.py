@@ -19,6 +19,7 @@ from coordinator.db.work import CommitmentRow, SubmissionRow, TaskRow, VerdictRo
 from coordinator.facts import chain_facts, newest_committed
 from coordinator.log import LogNodes
 from coordinator.pool import freshness, pool_record
+from coordinator.renewals import renewal_of
 from coordinator.rules import rules_document
 from protocol.bundle import (
     EarningsProof,
@@ -62,6 +63,7 @@ def proof_bundle(
         links=_links(session, heads),
         chain=chain_facts(coordinator, session, pool, row, heads),
         freshness=freshness(session, coordinator.clock.now()),
+        renewal=renewal_of(task),
     )
 
 

@@ -46,7 +46,7 @@ class CoordinatorConfig(RoleConfig):
     max_held_bytes: int = Field(default=256 << 20, ge=1)
     """The most that all requests together hold in memory; who comes over it is told to come again (`rate_limited`)."""
     lease_seconds: int = Field(default=60, ge=1)
-    """From lease to deadline, in chain time; the pool's own maximum may be lower."""
+    """From lease to deadline, in chain time. Who still works by then is given more, up to the pool's own maximum."""
     max_leases: int = Field(default=64, ge=1)
     """The most open leases of one node, however well it works."""
     groups_per_step: int = Field(default=32, ge=1)

@@ -24,7 +24,7 @@ from coordinator.nodes import provider_of
 from coordinator.pool import chain_time, check_in_office, indexed_block, pool_record
 from coordinator.refusals import Door
 from coordinator.rules import rules_document
-from coordinator.standing import move
+from coordinator.standing import check_lease_open, move
 from coordinator.uploads import Upload, read_upload
 from protocol.api import Standing, SubmissionEnvelope
 from protocol.canonical import hex0x, sha256
@@ -100,7 +100,7 @@ def _check_envelope(coordinator: Coordinator, session: Session, message: Submiss
             RejectReason.LEASE_UNKNOWN,
             f"pool {message.pool_id}, policy version {message.policy_version}, counter {message.counter}",
         )
-    _check_lease_open(task, chain_time(session))
+    check_lease_open(task, chain_time(session))
     if message.rules_hash != task.rules_hash:
         raise Rejected(
             RejectReason.RULES_CHANGED, "rules of the lease", value=message.rules_hash, threshold=task.rules_hash
@@ -109,17 +109,6 @@ def _check_envelope(coordinator: Coordinator, session: Session, message: Submiss
     check_in_office(coordinator, pool)
     provider_of(session, pool, message.node)
     return task
-
-
-def _check_lease_open(task: TaskRow, now: int) -> None:
-    if task.standing == Standing.REORGED:
-        raise Rejected(RejectReason.REORGED, task.task_id)
-    if task.standing in (Standing.EXPIRED, Standing.ABANDONED) or now > task.deadline:
-        raise Rejected(
-            RejectReason.LEASE_EXPIRED, "chain time against deadline", value=str(now), threshold=str(task.deadline)
-        )
-    if task.standing != Standing.LEASED:
-        raise Rejected(RejectReason.LEASE_UNKNOWN, "this lease has been used for another submission")
 
 
 def _check_bytes(envelope: SubmissionEnvelope, file: bytes, rules: Rules) -> None:

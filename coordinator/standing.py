@@ -19,7 +19,8 @@ from coordinator.db.work import SubmissionRow, TaskRow
 from coordinator.pool import chain_time
 from protocol.api import Standing
 from protocol.canonical import JsonValue
-from protocol.errors import ProofpoolError
+from protocol.errors import ProofpoolError, Rejected
+from protocol.reasons import RejectReason
 
 MOVES: dict[Standing, frozenset[Standing]] = {
     Standing.LEASED: frozenset({Standing.RECEIVED, Standing.EXPIRED, Standing.ABANDONED, Standing.REORGED}),
@@ -50,6 +51,18 @@ _TASK_EVENTS = {
 
 def can_move(old: str, new: Standing) -> bool:
     return new in MOVES[Standing(old)]
+
+
+def check_lease_open(task: TaskRow, now: int) -> None:
+    """Raises Rejected where nothing can be handed in for this lease at `now` (chain time), with the reason."""
+    if task.standing == Standing.REORGED:
+        raise Rejected(RejectReason.REORGED, task.task_id)
+    if task.standing in (Standing.EXPIRED, Standing.ABANDONED) or now > task.deadline:
+        raise Rejected(
+            RejectReason.LEASE_EXPIRED, "chain time against deadline", value=str(now), threshold=str(task.deadline)
+        )
+    if task.standing != Standing.LEASED:
+        raise Rejected(RejectReason.LEASE_UNKNOWN, "this lease has been used for another submission")
 
 
 def move(

@@ -16,6 +16,7 @@ from coordinator.db.chain import Epoch
 from coordinator.db.log import Event
 from coordinator.db.work import Draw, ReauditRow, SubmissionRow, TaskRow, VerdictRow
 from coordinator.draws import MISSED, OPEN, ROUND
+from coordinator.renewals import renewal_of
 from coordinator.stamps import votes_on
 from coordinator.standing import UNSETTLED
 from protocol.api import (
@@ -68,6 +69,7 @@ def submission_view(session: Session, row: SubmissionRow, verdicts: Sequence[Ver
         verdicts=tuple(_verdict_view(verdict, votes.get((verdict.round, verdict.seat))) for verdict in verdicts),
         settling=_settling_view(session, row.submission_id),
         reaudit=_reaudit_view(session, row.submission_id),
+        renewal=renewal_of(task),
     )
 
 
@@ -123,6 +125,7 @@ def assignments(session: Session, validator: str) -> list[Assignment]:
             seat=draw.seat,
             num_revealed=revealed,
             verdict_epoch=verdict_epoch,
+            renewal=renewal_of(task),
         )
         for draw, submission, task, epoch, revealed in rows
     ]

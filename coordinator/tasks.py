@@ -21,6 +21,7 @@ from coordinator.nodes import provider_of
 from coordinator.nonces import use_nonce
 from coordinator.pool import chain_time, check_in_office, missing_bond_wei, newest_version, pool_record
 from coordinator.refusals import Door
+from coordinator.renewals import renewal_of
 from coordinator.rules import rules_document
 from coordinator.standing import OPEN, move
 from protocol.api import Standing, TaskView
@@ -203,6 +204,7 @@ def task_view(session: Session, task_id: str) -> TaskView:
         task=Signed[Task].model_validate(row.signed_task),
         standing=Standing(row.standing),
         submission_id=session.scalar(handed_in),
+        renewal=renewal_of(row),
     )
 
 

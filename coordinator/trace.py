@@ -85,6 +85,7 @@ def _task(session: Session, pool: Pool, task: TaskRow) -> TraceStage:
             "counter": str(task.counter),
             "price_wei": str(task.price_wei),
             "max_units": str(task.max_units),
+            "deadline": str(task.deadline),
         },
     )
 

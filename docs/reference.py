@@ -102,6 +102,7 @@ OWN = {
 SIGNERS = {
     "NodeAuthorization": ("the node", "Registry"),
     "Task": ("the coordinator", "Ledger"),
+    "Renewal": ("the coordinator", "Ledger"),
     "Submission": ("the node", "Ledger"),
     "Receipt": ("the coordinator", "Ledger"),
     "Verdict": ("the validator", "Ledger"),

@@ -39,6 +39,7 @@ from protocol.wire import (
     HttpRequest,
     NodeAuthorization,
     Receipt,
+    Renewal,
     Submission,
     Task,
     Verdict,
@@ -162,6 +163,7 @@ def _messages() -> list[TypedMessage]:
     return [
         NodeAuthorization(provider=PROVIDER, node=SIGNER.address, nonce=0, deadline=1_700_003_600),
         _task(),
+        Renewal(task_id=_task().id(DOMAIN), deadline=_task().deadline + 60),
         _submission(),
         Receipt(submission_id=submission_id, received_block=55, include_by_epoch=7),
         _verdict(),

@@ -16,6 +16,7 @@ from protocol.wire import (
     Address,
     Evidence,
     Hash32,
+    Renewal,
     SchemaVersion,
     Signature,
     Signed,
@@ -135,12 +136,20 @@ class TaskRequest(_Shape):
     policy_version: UInt64
 
 
+class RenewalRequest(_Shape):
+    """A node asks for a later deadline than the one that it knows: where it was given one already, it gets that."""
+
+    deadline: UInt64
+
+
 class TaskView(_Shape):
     """A leased task, and what was handed in for it."""
 
     task: Signed[Task]
     standing: Standing
     submission_id: Hash32 | None
+    renewal: Signed[Renewal] | None = None
+    """The newest; None where the task's own deadline holds."""
 
 
 class SubmissionEnvelope(_Shape):
@@ -196,6 +205,8 @@ class SubmissionView(_Shape):
     settling: SettlingView | None = None
     """None until it is decided; what a re-audit changes afterwards pays nothing, and isn't here."""
     reaudit: ReauditView | None = None
+    renewal: Signed[Renewal] | None = None
+    """Of the lease; None where the task's own deadline held."""
 
 
 class Assignment(_Shape):
@@ -219,6 +230,8 @@ class Assignment(_Shape):
     """Verdicts on this submission that are revealed already: their stamps are to be reviewed."""
     verdict_epoch: UInt64
     """Commitments made in this (open) epoch count; they can be revealed once it is anchored."""
+    renewal: Signed[Renewal] | None = None
+    """Of the lease; None where the task's own deadline held."""
 
 
 class VerdictReveal(_Shape):

@@ -19,6 +19,7 @@ from protocol.wire import (
     Evidence,
     Hash32,
     Receipt,
+    Renewal,
     SchemaVersion,
     Signed,
     Submission,
@@ -169,3 +170,5 @@ class ProofBundle(_Shape):
     links: tuple[HeadLink, ...]
     chain: ChainFacts
     freshness: Freshness
+    renewal: Signed[Renewal] | None = None
+    """Of the lease; None where the task's own deadline held."""

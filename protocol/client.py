@@ -21,7 +21,7 @@ from protocol.patience import impatient
 from protocol.reasons import RejectReason
 from protocol.rules import Rules
 from protocol.trace import Trace
-from protocol.wire import EarningsAttestation, Receipt, Signed, Task, VerdictCommitment, WeightsRelease
+from protocol.wire import EarningsAttestation, Receipt, Renewal, Signed, Task, VerdictCommitment, WeightsRelease
 
 ENVELOPE_HEADER = "Proofpool-Submission"
 PARQUET = "application/vnd.apache.parquet"
@@ -105,6 +105,11 @@ class CoordinatorClient:
     def task(self, task_id: str) -> api.TaskView:
         """Any node's. Raises NotFound."""
         return self._get(api.TaskView, f"/v1/tasks/{task_id}")
+
+    def renew_task(self, task_id: str, deadline: int) -> Signed[Renewal]:
+        """A later deadline than this one, which the node knows. Raises Rejected where there is none."""
+        answer = self._send("POST", f"/v1/tasks/{task_id}/renewal", api.RenewalRequest(deadline=deadline))
+        return _read(Signed[Renewal], answer)
 
     def return_task(self, task_id: str) -> None:
         """Hand a lease back that won't be used."""

@@ -22,6 +22,7 @@ from protocol.reasons import RejectReason
 from protocol.wire import ZERO_HASH, Hash32, SchemaVersion, UInt64
 
 RECEIVED, ACCEPTED, BATCHED, REORGED = "submission.received", "submission.accepted", "batch.leased", "chain.reorged"
+RENEWED = "task.renewed"
 CHAIN = "chain."
 MAX_RELATED = 10_000
 """Leaves about one subject: a submission has some dozens."""
@@ -223,9 +224,11 @@ def utc(seconds: int) -> str:
 def _received_for(source: EventSource, task_id: str, own: Sequence[LogEvent]) -> LogEvent | None:
     """The leaf of what was handed in for a task; it comes before the deadline. None where the subject is no task."""
     leased = _first(own, "task.leased")
-    deadline = None if leased is None else leased.number("deadline")
-    if leased is None or deadline is None:
+    terms = [event for event in own if event is leased or event.type == RENEWED]
+    deadlines = [deadline for event in terms if (deadline := event.number("deadline")) is not None]
+    if leased is None or not deadlines:
         return None
+    deadline = max(deadlines)
     for event in source.of_type(RECEIVED, leased.index):
         if event.time > deadline:
             return None

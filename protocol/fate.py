@@ -38,6 +38,7 @@ HEADLINES = {
 
 
 LEASED = "leased at"
+EXTENDED = "given until"
 """How the story of a task begins; that of what was handed in for it begins later."""
 
 
@@ -170,12 +171,19 @@ def _leased(telling: _Telling, event: LogEvent) -> None:
     telling.settle("leased", f"{LEASED} {utc(event.time)}")
 
 
+def _renewed(telling: _Telling, event: LogEvent) -> None:
+    """Told once, with the last deadline; of no interest once something came in."""
+    telling.clauses = [clause for clause in telling.clauses if not clause.startswith(EXTENDED)]
+    deadline = event.number("deadline")
+    telling.clauses.append(f"{EXTENDED} {'later' if deadline is None else utc(deadline)}")
+
+
 def _over(status: str, clause: str) -> Callable[[_Telling, LogEvent], None]:
     return lambda telling, event: telling.settle(status, clause)
 
 
 def _received(telling: _Telling, event: LogEvent) -> None:
-    telling.clauses = [clause for clause in telling.clauses if not clause.startswith(LEASED)]
+    telling.clauses = [clause for clause in telling.clauses if not clause.startswith((LEASED, EXTENDED))]
     telling.settle("pending", f"received at {utc(event.time)}")
 
 
@@ -266,6 +274,7 @@ def _announced(telling: _Telling, event: LogEvent) -> None:
 
 _TELL: dict[str, Callable[[_Telling, LogEvent], None]] = {
     "task.leased": _leased,
+    "task.renewed": _renewed,
     "task.expired": _over("expired", "not handed in by its deadline"),
     "task.abandoned": _over("abandoned", "handed back by its node"),
     "task.reorged": _over("reorged", "voided, as the chain dropped its beacon"),

@@ -48,6 +48,7 @@ class RejectReason(StrEnum):
     STORAGE_FULL = "storage_full"
     NO_DEMAND = "no_demand"
     FILE_MISSING = "file_missing"
+    RENEWAL_LIMIT = "renewal_limit"
     LEASE_EXPIRED = "lease_expired"
     DUPLICATE = "duplicate"
     STALE_POLICY = "stale_policy"
@@ -102,6 +103,7 @@ _TABLE: dict[RejectReason, tuple[int, str]] = {
     RejectReason.STORAGE_FULL: (15, "the coordinator can't store it now: the worker's outbox sends it again"),
     RejectReason.NO_DEMAND: (16, "enough work is on its way to the trainer: nothing is wrong, ask again in a moment"),
     RejectReason.FILE_MISSING: (17, "the submission is forced in on chain, and its file never came: hand that in too"),
+    RejectReason.RENEWAL_LIMIT: (18, "the lease lasts as long as the pool allows: finish it by its deadline"),
     RejectReason.LEASE_EXPIRED: (32, "the deadline has passed: lease less, or on a faster machine"),
     RejectReason.DUPLICATE: (33, "this node has already handed in the same content"),
     RejectReason.STALE_POLICY: (34, "the policy version is too old to train on: update weights before leasing"),

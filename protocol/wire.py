@@ -1,6 +1,7 @@
 """The messages that cross between processes: frozen, versioned, signed.
 
     coordinator ── Task ──────────────▶ worker          leased work; fixes price, rules and beacon
+    coordinator ── Renewal ───────────▶ worker          the same task, a later deadline
     worker ─────── Submission ────────▶ coordinator     its id follows the whole row
     coordinator ── Receipt ───────────▶ worker          a promise of inclusion by an epoch
     verifier ───── VerdictCommitment ─▶ coordinator     one Merkle root per seat and epoch, anchored first
@@ -79,6 +80,14 @@ class Task(TypedMessage):
     beacon_hash: Hash32
     price_wei: Wei
     max_units: UInt64
+    deadline: UInt64
+
+
+class Renewal(TypedMessage):
+    """More time for a lease: `task_id` stays as it was leased, and may be handed in until this later `deadline`."""
+
+    solidity_type: ClassVar[str] = "Renewal(bytes32 taskId,uint64 deadline)"
+    task_id: Hash32
     deadline: UInt64
 
 

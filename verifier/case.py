@@ -17,7 +17,7 @@ from protocol.errors import VerificationFailed
 from protocol.randomness import task_seed
 from protocol.rules import Rules
 from protocol.signing import SigningDomain
-from protocol.wire import Signed, Submission, Task
+from protocol.wire import Renewal, Signed, Submission, Task
 
 if TYPE_CHECKING:
     from protocol.forward import CausalLM
@@ -54,6 +54,13 @@ class Dossier:
     file: bytes
     rules: Rules
     facts: Facts
+    renewal: Signed[Renewal] | None = None
+    """What the coordinator signed of a later deadline, if anything."""
+
+    @property
+    def deadline(self) -> int:
+        """By which it had to be handed in, chain seconds; `checks/envelope.py` checks what this is taken from."""
+        return self.task.message.deadline if self.renewal is None else self.renewal.message.deadline
 
     @property
     def submission_id(self) -> str:

@@ -98,7 +98,7 @@ class Judge:
         file = self._client.submission_file(view.submission_id)
         rules_hashes = self._chain.record().rules_hashes | {claim.rules_hash}
         facts = self._facts(claim, received, rules_hashes)
-        dossier = Dossier(view.submission, view.task, file, self._rules_of(claim.rules_hash), facts)
+        dossier = Dossier(view.submission, view.task, file, self._rules_of(claim.rules_hash), facts, view.renewal)
         instruments = self._instruments(dossier.rules, claim.policy_version)
         return examine(dossier, replace(instruments, find_twin=no_twin))
 
@@ -127,7 +127,8 @@ class Judge:
             raise VerificationFailed("the coordinator serves another file than it names", assignment.submission_id)
         rules_hashes = self._chain.record().rules_hashes | self._settled_rules(assignment)
         facts = self._facts(claim, received, rules_hashes)
-        return Dossier(assignment.submission, assignment.task, file, self._rules_of(claim.rules_hash), facts)
+        rules = self._rules_of(claim.rules_hash)
+        return Dossier(assignment.submission, assignment.task, file, rules, facts, assignment.renewal)
 
     def _facts(self, claim: Submission, received: Received, rules_hashes: frozenset[str]) -> Facts:
         return Facts(

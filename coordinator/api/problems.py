@@ -52,6 +52,7 @@ _STATUS: dict[RejectReason, int] = {
     RejectReason.RATE_LIMITED: 429,
     RejectReason.NO_DEMAND: 429,
     RejectReason.FILE_MISSING: 404,
+    RejectReason.RENEWAL_LIMIT: 409,
     RejectReason.REORGED: 409,
     RejectReason.STORAGE_FULL: 503,
     RejectReason.LEASE_EXPIRED: 409,

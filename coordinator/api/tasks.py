@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, status
 
-from coordinator import tasks
+from coordinator import renewals, tasks
 from coordinator.api.dependencies import CoordinatorOf, SignedBy
-from protocol.api import TaskRequest, TaskView
-from protocol.wire import Hash32, Signed, Task
+from protocol.api import RenewalRequest, TaskRequest, TaskView
+from protocol.wire import Hash32, Renewal, Signed, Task
 
 router = APIRouter(tags=["tasks"])
 
@@ -29,6 +29,14 @@ def get_task(coordinator: CoordinatorOf, task_id: Hash32) -> TaskView:
     """A task as it was leased, and the submission that was handed in for it."""
     with coordinator.reading() as session:
         return tasks.task_view(session, task_id)
+
+
+@router.post("/tasks/{task_id}/renewal")
+def renew_task(
+    coordinator: CoordinatorOf, caller: SignedBy, task_id: Hash32, request: RenewalRequest
+) -> Signed[Renewal]:
+    """More time for an open lease of the calling node, within the pool's `leaseMax`; repeating it gives the same."""
+    return renewals.renew(coordinator, caller.address, task_id, request.deadline)
 
 
 @router.delete("/tasks/{task_id}", status_code=status.HTTP_204_NO_CONTENT)

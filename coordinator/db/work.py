@@ -35,6 +35,7 @@ class TaskRow(Base):
     rules_hash: Mapped[HashText]
     signed_task: Mapped[dict[str, Any]] = mapped_column(JSON)
     deadline: Mapped[Count]
+    """As it is now: the task's own, or its newest renewal's."""
     max_units: Mapped[Count]
     price_wei: Mapped[WeiAmount]
     verify_price_wei: Mapped[WeiAmount]
@@ -45,6 +46,8 @@ class TaskRow(Base):
     leased_time: Mapped[Count]
     log_index: Mapped[Count]
     """Leaf of its `task.leased` event: the order in which leases were given."""
+    signed_renewal: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The newest."""
 
 
 class SubmissionRow(Base):

@@ -36,6 +36,20 @@ def _signatures(dossier: Dossier, case: Case) -> Fault | None:
         dossier.task.check(facts.coordinator, facts.domain)
     except SignatureInvalid as error:
         return RejectReason.LEASE_UNKNOWN, f"task: {error.why}"
+    return _renewal(dossier)
+
+
+def _renewal(dossier: Dossier) -> Fault | None:
+    """A later deadline is the coordinator's word about this task, or none at all."""
+    if dossier.renewal is None:
+        return None
+    try:
+        renewed = dossier.renewal.check(dossier.facts.coordinator, dossier.facts.domain)
+    except SignatureInvalid as error:
+        return RejectReason.LEASE_UNKNOWN, f"renewal: {error.why}"
+    task_id = dossier.task.message.id(dossier.facts.domain)
+    if renewed.task_id != task_id:
+        return RejectReason.LEASE_UNKNOWN, f"the renewal is of task {renewed.task_id}, this is {task_id}"
     return None
 
 
@@ -67,7 +81,7 @@ def _rules(dossier: Dossier, case: Case) -> Fault | None:
 
 
 def _deadline(dossier: Dossier, case: Case) -> Fault | None:
-    received, deadline = dossier.facts.received_time, dossier.task.message.deadline
+    received, deadline = dossier.facts.received_time, dossier.deadline
     if received > deadline:
         return RejectReason.LEASE_EXPIRED, f"received {received - deadline} s after the deadline"
     return None

@@ -92,6 +92,19 @@ def test_what_came_in_after_the_deadline_is_not_the_tasks() -> None:
     assert types(story, TASK) == ["task.leased", "task.expired"]
 
 
+def test_what_came_in_by_a_renewed_deadline_is_the_tasks() -> None:
+    story = Story()
+    story.tell("task.leased", TASK, node=NODE, deadline=60)
+    story.tell("task.renewed", TASK, node=NODE, deadline=130)
+    story.tell("submission.received", SUBMISSION, task_id=TASK)
+    assert types(story, TASK) == ["task.leased", "task.renewed", "submission.received"]
+    late = Story()
+    late.tell("task.leased", TASK, node=NODE, deadline=60)
+    late.tell("task.renewed", TASK, node=NODE, deadline=110)
+    late.tell("submission.received", SUBMISSION, task_id=TASK)
+    assert types(late, TASK) == ["task.leased", "task.renewed"]
+
+
 def test_copies_that_a_reorg_voids_count_for_nothing_and_later_ones_do() -> None:
     story = Story()
     story.submit()

@@ -42,6 +42,19 @@ def test_a_lease_is_open_ends_or_is_void() -> None:
         assert story.fate(TASK).status == status
 
 
+def test_a_renewed_lease_says_until_when_and_is_told_no_more_once_it_is_handed_in() -> None:
+    story = Story()
+    story.tell("task.leased", TASK, node=NODE, deadline=100)
+    story.tell("task.renewed", TASK, node=NODE, deadline=200)
+    story.tell("task.renewed", TASK, node=NODE, deadline=300)
+    begin = (
+        f"task {TASK} of node {NODE} was leased at 1970-01-01 00:00:00 UTC, then given until 1970-01-01 00:05:00 UTC"
+    )
+    assert story.fate(TASK).sentence == f"Leased: {begin}, and isn't handed in yet."
+    story.tell("submission.received", SUBMISSION, task_id=TASK, node=NODE, num_units=48)
+    assert "given until" not in story.fate(TASK).sentence
+
+
 def test_pending_work_says_what_it_waits_for(story: Story) -> None:
     begin = f"Pending: {WORK} was received at 1970-01-01 00:01:00 UTC, and waits for"
     assert story.fate().sentence == f"{begin} seats to be drawn."

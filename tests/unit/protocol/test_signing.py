@@ -38,6 +38,7 @@ MESSAGES: list[TypedMessage] = [
         rules_hash="0x" + "0c" * 32,
         content_hash="0x" + "0e" * 32,
     ),
+    wire.Renewal(task_id="0x" + "0d" * 32, deadline=9),
     wire.Receipt(submission_id="0x" + "0f" * 32, received_block=7, include_by_epoch=8),
     wire.Verdict(
         submission_id="0x" + "0f" * 32,

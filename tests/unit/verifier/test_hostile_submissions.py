@@ -458,6 +458,7 @@ def test_the_table_has_every_reason_that_a_verifier_gives() -> None:
     at_the_door = {
         *(R.NOT_REGISTERED, R.UNDERSTAKED, R.LEASE_LIMIT, R.POOL_PAUSED, R.POOL_CLOSED, R.ESCROW_EMPTY),
         *(R.RATE_LIMITED, R.STORAGE_FULL, R.NO_DEMAND, R.STALE_POLICY, R.FILE_MISSING),
+        R.RENEWAL_LIMIT,
     }
     tested = {case.reason for case in ALL_CASES} | {R.DUPLICATE, R.TOO_LARGE}
     assert tested == set(RejectReason) - at_the_door

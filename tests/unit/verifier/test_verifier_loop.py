@@ -234,7 +234,7 @@ def test_a_juror_judges_the_same_again_whatever_it_said_before(
     submission_id, verifier = site.submit(rows), site.verifier()
     verifier.turn()
     work, received = site.coordinator.drawn[0], verifier.history.received(submission_id)
-    view: Any = SimpleNamespace(submission_id=submission_id, submission=work.submission, task=work.task)
+    view: Any = SimpleNamespace(submission_id=submission_id, submission=work.submission, task=work.task, renewal=None)
     assert received is not None
     finding = verifier._judge.look_again(view, received)
     assert finding.outcome is outcome and finding.case is not None

@@ -99,6 +99,8 @@ class Leases:
             self._lease(entry)
         elif kind == "submission.received":
             self._receive(epoch, entry)
+        elif kind == "task.renewed":
+            self.num_unexplained += not self._is_open(entry.subject)
         elif kind in ENDS:
             self._end(entry, ENDS[kind])
         elif kind in JUDGEMENTS:
@@ -132,6 +134,10 @@ class Leases:
             return
         lease.end = End.RECEIVED
         self.work[entry.subject] = Work(lease, epoch, received.content_hash, received.num_rollouts, received.num_units)
+
+    def _is_open(self, task_id: str) -> bool:
+        lease = self.leases.get(task_id)
+        return lease is not None and lease.end is End.OPEN
 
     def _end(self, entry: LogEntry, end: End) -> None:
         lease = self.leases.get(entry.subject)

@@ -158,7 +158,7 @@ def _dossier(bundle: ProofBundle, ground: Ground) -> Dossier:
         received_time=_received_time(bundle),
         rules_hashes=frozenset({bundle.submission.message.rules_hash}),
     )
-    return Dossier(bundle.submission, bundle.task, bundle.file, bundle.rules, facts)
+    return Dossier(bundle.submission, bundle.task, bundle.file, bundle.rules, facts, bundle.renewal)
 
 
 def _received_time(bundle: ProofBundle) -> int:

@@ -46,7 +46,7 @@ CASES = (
     *("EarningsDisputed", "EarningsRevoked", "DisputeUpheld", "DisputeOverturned", "DisputeLapsed"),
     *("InclusionDemanded", "PromiseBroken", "IntakeForced", "KeyChanged", "Paused", "PoolClosing"),
 )
-ROUTINE = ("task.leased", "draw.opened")
+ROUTINE = ("task.leased", "task.renewed", "draw.opened")
 SHOWN = ("reason", "validator", "seat", "by_seat", "round", "largest_difference", "node", "provider", "role", "amount")
 MAX_SHOWN_CHARACTERS, MAX_DETAIL_CHARACTERS = 100, 1000
 NUM_AT_ONCE = 100

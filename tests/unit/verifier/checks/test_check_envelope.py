@@ -9,7 +9,7 @@ from protocol.checks.case import open_case
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from protocol.signing import Signer
-from protocol.wire import Signed
+from protocol.wire import Renewal, Signed
 from tests.unit.verifier.verifier_world import COORDINATOR, DEADLINE, DOMAIN, NODE, World
 from verifier.case import Dossier, Facts, terms_of
 from verifier.checks import envelope
@@ -85,3 +85,24 @@ def test_a_lease_under_a_beacon_that_is_not_on_chain_costs_the_node_nothing(
     for beacon_hash in (None, "0x" + "ab" * 32):
         dossier = with_facts(world.dossier(honest), beacon_hash=beacon_hash)
         assert found(world, dossier) == (Outcome.DROP, RejectReason.REORGED)
+
+
+def renewed(dossier: Dossier, deadline: int, *, signer: Signer = COORDINATOR, task_id: str = "") -> Dossier:
+    """The dossier, with a later deadline that `signer` gave to its task, or to another."""
+    message = Renewal(task_id=task_id or dossier.task.message.id(DOMAIN), deadline=deadline)
+    return replace(dossier, renewal=Signed[Renewal].by(signer, message, DOMAIN))
+
+
+def test_a_renewed_lease_is_in_time_until_its_new_deadline(world: World, honest: list[Rollout]) -> None:
+    late = with_facts(world.dossier(honest), received_time=DEADLINE + 30)
+    assert found(world, renewed(late, DEADLINE + 30)) == (Outcome.ACCEPT, None)
+    assert found(world, renewed(late, DEADLINE + 29)) == (Outcome.DROP, RejectReason.LEASE_EXPIRED)
+
+
+def test_a_renewal_by_another_or_of_another_task_is_no_lease(world: World, honest: list[Rollout]) -> None:
+    late = with_facts(world.dossier(honest), received_time=DEADLINE + 30)
+    for forged in (
+        renewed(late, DEADLINE + 60, signer=NODE),
+        renewed(late, DEADLINE + 60, task_id="0x" + "07" * 32),
+    ):
+        assert found(world, forged) == (Outcome.DROP, RejectReason.LEASE_UNKNOWN)
