@@ -25,6 +25,7 @@ from protocol.checks.measurements import Measurements
 from protocol.checks.stages import COSTLY
 from protocol.doctor import installed_version
 from protocol.forward import CausalLM
+from protocol.progress import Progress
 from protocol.reasons import Outcome
 from protocol.rules import Thresholds
 from verifier.calibration.deviations import Deviation, deviations
@@ -39,7 +40,6 @@ from verifier.calibration.reference import ReferenceModel
 from verifier.calibration.samples import Samples
 from verifier.calibration.setups import DTYPES, Judge
 from verifier.calibration.subject import Subject
-from verifier.progress import Progress
 
 FIRST_DEVIATING = 1 << 20
 """Deviating submissions have numbers, and so prompts, of their own."""

@@ -56,10 +56,10 @@ def challenge(
     from protocol.canonical import is_hash32
     from protocol.client import CoordinatorClient
     from protocol.errors import UsageError
+    from protocol.progress import Progress
     from verifier.audit.court.challenge import Challenger
     from verifier.audit.court.forgery import judge_again, reason_of
     from verifier.audit.replay.pinned import ModelSource
-    from verifier.progress import Progress
 
     if not is_hash32(subject := submission_id.lower()):
         why = f"{submission_id}: an id is 0x and 64 hexadecimal digits"

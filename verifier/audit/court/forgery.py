@@ -17,12 +17,12 @@ from protocol.checks.local_check import check_bytes
 from protocol.checks.report import FileReport
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
+from protocol.progress import Steps, Unseen
 from protocol.reasons import RejectReason
 from protocol.wire import WeightsRelease
 from verifier.audit.replay.pinned import ModelSource
 from verifier.audit.step import must_equal
 from verifier.case import check_answered
-from verifier.progress import Steps, Unseen
 
 
 def judge_again(

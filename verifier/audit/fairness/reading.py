@@ -12,6 +12,7 @@ from pathlib import Path
 
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
+from protocol.progress import Progress
 from verifier.audit.fairness.deliveries import Deliveries
 from verifier.audit.fairness.fairness import Fairness, weigh
 from verifier.audit.fairness.leases import End, Leases
@@ -20,7 +21,6 @@ from verifier.audit.fairness.questions import Questions
 from verifier.audit.fairness.refused import Refused
 from verifier.audit.log.checked_log import CheckedLog
 from verifier.audit.log.reading import reading
-from verifier.progress import Progress
 
 
 def read_fairness(

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from protocol.api import LogEntry
+from protocol.progress import Progress
 from verifier.audit.log.checked_log import CheckedLog
-from verifier.progress import Progress
 
 Events = Iterator[tuple[int, LogEntry]]
 """(epoch, event) in the log's order."""

@@ -45,11 +45,11 @@ def replay(
     code 3 where a verdict doesn't hold: its validator is named. With --bundle and --model nobody is asked.
     """
     from protocol.client import CoordinatorClient
+    from protocol.progress import Progress
     from verifier.audit.bundle.evidence import fetch_bundle, gathered
     from verifier.audit.replay.lines import replay_lines
     from verifier.audit.replay.pinned import ModelSource
     from verifier.audit.replay.replay import NUM_STEPS, Replayer
-    from verifier.progress import Progress
 
     def servers() -> Sequence[str]:
         with closing(CoordinatorClient(coordinator)) as client:

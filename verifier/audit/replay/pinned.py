@@ -22,10 +22,10 @@ from protocol.checks.basis import WEIGHTS_TIMEOUT_SECONDS
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable, UsageError
 from protocol.files import cache_folder
 from protocol.patience import LEAST_OF_WEIGHTS, impatient
+from protocol.progress import Steps, Unseen
 from protocol.shardcast.client import fetch_version, is_intact, version_folder
 from protocol.shardcast.origin import manifest_of
 from protocol.wire import WeightsRelease
-from verifier.progress import Steps, Unseen
 
 NUM_KEPT = 4
 """Policy versions in the cache: what wasn't used for longest goes first."""

@@ -27,6 +27,7 @@ from protocol.checks.report import FileReport
 from protocol.checks.stages import Examination, narrowed
 from protocol.environments.registry import environment_of
 from protocol.errors import VerificationFailed
+from protocol.progress import Steps, Unseen
 from protocol.reasons import Outcome
 from protocol.rules import Rules
 from protocol.tokenizer import Tokenizer
@@ -40,7 +41,6 @@ from verifier.audit.replay.twins import FindBundle, is_twin, named_twin
 from verifier.audit.step import StepState, take_step
 from verifier.case import Dossier, Facts, Instruments
 from verifier.pipeline import no_twin, run
-from verifier.progress import Steps, Unseen
 from verifier.stamps import Revealed, Stamp, StampSeat, reviews_of, stamps_of
 
 NUM_STEPS = 2

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from protocol.chain.pool import LogHead
     from protocol.client import CoordinatorClient
     from protocol.merkle.note import NoteKey
+    from protocol.progress import Steps
     from verifier.audit.watch.alerts import Alert
     from verifier.audit.watch.checkpoint import Remembered
     from verifier.audit.watch.watch import Progress, Replay, Watch
-    from verifier.progress import Steps
 
 NUM_EPOCHS_SHOWN = 10
 WatchedChain = Annotated[str, typer.Option("--chain", envvar="PROOFPOOL_CHAIN_URL", help="JSON-RPC of a node.")]
@@ -178,7 +178,7 @@ def _watching(
 
 def _shown(num_epochs: int) -> AbstractContextManager[Steps]:
     """On stderr how far a long look is: the first, or one after the watch was away. The usual ones are short."""
-    from verifier.progress import Progress, Unseen
+    from protocol.progress import Progress, Unseen
 
     if num_epochs < NUM_EPOCHS_SHOWN:
         return nullcontext(Unseen())
@@ -187,10 +187,10 @@ def _shown(num_epochs: int) -> AbstractContextManager[Steps]:
 
 def _judge(client: CoordinatorClient, contracts: Contracts, cache: Path | None) -> Replay:
     """What the verdicts on a submission have to answer for, by this machine's own judgement."""
+    from protocol.progress import Progress
     from verifier.audit.bundle.ground import chain_ground
     from verifier.audit.replay.pinned import ModelSource
     from verifier.audit.replay.replay import NUM_STEPS, Replayer
-    from verifier.progress import Progress
 
     replayer = Replayer(ModelSource(None, lambda: client.pool().shardcast_urls, cache), client.bundle)
 

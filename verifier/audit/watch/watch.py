@@ -23,11 +23,11 @@ from protocol.errors import ConfigError, NotFound, ProofpoolError, Rejected, Unr
 from protocol.merkle.checkpoint import Checkpoint, open_checkpoint
 from protocol.merkle.history import NodeAddress, root_of
 from protocol.merkle.note import NoteKey
+from protocol.progress import Steps, Unseen
 from verifier.audit.watch.alerts import Alert, Alerts
 from verifier.audit.watch.samples import Samples
 from verifier.chain import NUM_HEADS_ON_CHAIN
 from verifier.history import MAX_ENTRIES, History, checked_leaf
-from verifier.progress import Steps, Unseen
 from verifier.store import transaction
 
 SCHEMA = """

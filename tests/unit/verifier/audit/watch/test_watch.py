@@ -15,12 +15,12 @@ from protocol.api import LogEntry
 from protocol.errors import ConfigError, NotEligible, NotFound, Rejected, Unreachable, VerificationFailed
 from protocol.merkle.checkpoint import sign_checkpoint
 from protocol.merkle.note import NoteSigner
+from protocol.progress import Progress
 from protocol.reasons import RejectReason
 from verifier.audit.watch.alerts import Alert
 from verifier.audit.watch.commands import _look_once
 from verifier.audit.watch.samples import Samples
 from verifier.audit.watch.watch import Watch, stay_with_pool
-from verifier.progress import Progress
 from verifier.store import open_store
 
 SUBMISSION, NODE, VALIDATOR = "0x" + "5b" * 32, "0x" + "a1" * 20, "0x" + "b0" * 20

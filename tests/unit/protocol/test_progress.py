@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from protocol.progress import Progress
 from tests.unit.steps import Steps
-from verifier.progress import Progress
 
 
 class Terminal(io.StringIO):
