@@ -29,7 +29,7 @@ from protocol.errors import NotFound, Rejected
 from protocol.reasons import RejectReason
 from protocol.wire import Batch, Signed
 
-LEASED, CONSUMED = "leased", "consumed"
+LEASED, CONSUMED, REFUSED = "leased", "consumed", "refused"
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,15 @@ def choose(candidates: Sequence[Candidate], num_groups: int) -> list[Candidate]:
 
 
 def acknowledge_batch(coordinator: Coordinator, number: int) -> None:
-    """The trainer has durably taken the step: the groups are consumed. Doing so twice is doing so once."""
+    """The trainer has durably taken the step: the groups are consumed. Doing so twice is doing so once.
+
+    Raises NotFound, and Rejected for a batch that it has refused.
+    """
     with coordinator.writing() as session:
         batch = batch_row(session, number)
         if batch.state == CONSUMED:
             return
+        check_leased(batch)
         batch.state = CONSUMED
         for group in session.scalars(select(GroupRow).where(GroupRow.batch == number)):
             move(group, Use.CONSUMED)
@@ -103,6 +107,12 @@ def batch_row(session: Session, number: int) -> BatchRow:
     return row
 
 
+def check_leased(batch: BatchRow) -> None:
+    """Raises Rejected for a batch whose end is there already."""
+    if batch.state != LEASED:
+        raise Rejected(RejectReason.VALUE_OUT_OF_BOUNDS, "state of the batch", value=batch.state, threshold=LEASED)
+
+
 def batch_page(session: Session, after: int, limit: int) -> list[BatchOffer]:
     """Offers by number, past `after`."""
     rows = session.scalars(select(BatchRow).where(BatchRow.number > after).order_by(BatchRow.number).limit(limit))
@@ -110,20 +120,20 @@ def batch_page(session: Session, after: int, limit: int) -> list[BatchOffer]:
 
 
 def _offered(session: Session, step: int) -> BatchOffer | None:
-    row = session.scalar(select(BatchRow).where(BatchRow.step == step))
+    row = session.scalar(select(BatchRow).where(BatchRow.step == step, BatchRow.state != REFUSED))
     return None if row is None else BatchOffer.model_validate(row.offer)
 
 
 def _check_step(session: Session, pool_id: int, step: int) -> None:
     """Steps follow each other, and the next one comes when the last batch is acknowledged."""
-    last = session.scalar(select(BatchRow).order_by(BatchRow.step.desc()).limit(1))
-    if last is not None and last.state != CONSUMED:
+    last = session.scalar(select(BatchRow).order_by(BatchRow.number.desc()).limit(1))
+    if last is not None and last.state == LEASED:
         raise Rejected(RejectReason.LEASE_LIMIT, f"batch {last.number} of step {last.step} isn't acknowledged")
     if last is None:
         newest = session.scalar(select(func.max(Version.policy_version)).where(Version.pool_id == pool_id))
         expected = 1 + (newest or 0)
     else:
-        expected = last.step + 1
+        expected = last.step + (last.state == CONSUMED)
     if step != expected:
         raise Rejected(RejectReason.VALUE_OUT_OF_BOUNDS, "next step", value=str(step), threshold=str(expected))
 

@@ -1,7 +1,9 @@
 """What becomes of accepted groups: every one ends consumed or unused, and none is used twice.
 
     (not accepted yet) ─┬─▶ pending ─┬─▶ batched ─▶ consumed
-                        └─▶ unused ◀─┘   stale, no_variance or surplus
+                        │        ▲   │      │
+                        │        └───┼──────┘        its batch was refused by the trainer
+                        └─▶ unused ◀─┘               stale, no_variance, surplus or unfit
 
 In: a group and its new use. Out: the row changed; a group that ends unused has a `group.unused` event with
 the reason (batched and consumed ones are covered by their batch's events).
@@ -22,7 +24,7 @@ from protocol.errors import ProofpoolError
 MOVES: dict[str | None, frozenset[Use]] = {
     None: frozenset({Use.PENDING, Use.UNUSED}),
     Use.PENDING: frozenset({Use.BATCHED, Use.UNUSED}),
-    Use.BATCHED: frozenset({Use.CONSUMED}),
+    Use.BATCHED: frozenset({Use.CONSUMED, Use.PENDING}),
     Use.CONSUMED: frozenset(),
     Use.UNUSED: frozenset(),
 }
@@ -34,6 +36,8 @@ class Unused(StrEnum):
     STALE = "stale"
     NO_VARIANCE = "no_variance"
     SURPLUS = "surplus"
+    UNFIT = "unfit"
+    """The trainer refused it: a row would poison the weights."""
 
 
 def can_move(old: str | None, new: Use) -> bool:

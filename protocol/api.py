@@ -7,9 +7,9 @@ errors are RFC 9457 problem documents (`Problem`) whose `code` is a `RejectReaso
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from protocol.wire import (
     PROTOCOL_VERSION,
@@ -250,6 +250,13 @@ class GroupRef(_Shape):
 
     submission_id: Hash32
     group: UInt32
+
+
+class BatchRefusal(_Shape):
+    """Why the trainer can't train on a batch: a row of this submission would poison the weights."""
+
+    submission_id: Hash32
+    why: Annotated[str, Field(min_length=1, max_length=400)]
 
 
 class BatchOffer(_Shape):

@@ -159,6 +159,10 @@ class CoordinatorClient:
         """The step is durably taken: the groups are consumed."""
         self._request("POST", f"/v1/batches/{number}/acknowledgement")
 
+    def refuse_batch(self, number: int, refusal: api.BatchRefusal) -> None:
+        """The batch can't be trained on: all but the named submission's groups are pending again."""
+        self._send("POST", f"/v1/batches/{number}/refusal", refusal)
+
     def announce_weights(self, release: Signed[WeightsRelease]) -> None:
         self._send("POST", "/v1/weights", release)
 

@@ -158,7 +158,8 @@ def _use_of(related: Related, events: Sequence[LogEvent]) -> list[str]:
         return []
     unused = Counter(event.reason for event in events if event.type == "group.unused" and event.reason)
     left = [f"left with {_count(count, 'group')} unused for {why}" for why, count in unused.items()]
-    steps = {event.subject: event.number("step") for event in events if event.type == BATCHED}
+    refused = {event.subject for event in events if event.type == "batch.refused"}
+    steps = {e.subject: e.number("step") for e in events if e.type == BATCHED and e.subject not in refused}
     consumed = {event.subject for event in events if event.type == "batch.consumed"}
     used = [
         f"{'trained on' if root in consumed else 'handed to the trainer'} in step {step}"
@@ -264,6 +265,11 @@ def _consumed(telling: _Telling, event: LogEvent) -> None:
         telling.settle("consumed", f"trained on at {utc(event.time)}")
 
 
+def _refused_batch(telling: _Telling, event: LogEvent) -> None:
+    if telling.status == "batched":
+        telling.settle("refused", f"refused by the trainer over submission {event.hash('submission_id')}")
+
+
 def _published(telling: _Telling, event: LogEvent) -> None:
     telling.settle("published", f"published on chain at {utc(event.time)}")
 
@@ -297,6 +303,7 @@ _TELL: dict[str, Callable[[_Telling, LogEvent], None]] = {
     "chain.CaseLapsed": _lapsed,
     BATCHED: _batched,
     "batch.consumed": _consumed,
+    "batch.refused": _refused_batch,
     "chain.WeightsPublished": _published,
     "weights.announced": _announced,
 }

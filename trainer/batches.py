@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from protocol.api import BatchOffer
+from protocol.api import BatchOffer, BatchRefusal
 from protocol.batches import check_offer
 from protocol.client import CoordinatorClient
 from protocol.rules import Rules
@@ -53,6 +53,10 @@ class Batches:
 
     def acknowledge(self, number: int) -> None:
         self._coordinator.acknowledge_batch(number)
+
+    def refuse(self, number: int, refusal: BatchRefusal) -> None:
+        """Tell the pool what can't be trained on; the step's next lease is of other groups."""
+        self._coordinator.refuse_batch(number, refusal)
 
     def _rules_of(self, offer: BatchOffer) -> Rules:
         if offer.rules_hash not in self._rules:

@@ -16,7 +16,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from protocol.api import BatchOffer
+from protocol.api import BatchOffer, BatchRefusal
 from protocol.clock import Clock
 from protocol.telemetry import get_logger
 from protocol.waiting import Waiting
@@ -25,7 +25,7 @@ from trainer.broadcast import Broadcaster
 from trainer.checkpoint import Checkpoint, CheckpointStore
 from trainer.figures import StepFigures
 from trainer.learner import Learner
-from trainer.samples import TrainingBatch
+from trainer.samples import TrainingBatch, UnfitRow
 
 
 class Trainer:
@@ -56,11 +56,10 @@ class Trainer:
         checkpoint = self.resume()
         while self.broadcast(checkpoint) and checkpoint.policy_version != num_steps:
             waiting_since = self.clock.now()
-            if (offer := self.wait_for_batch(checkpoint.policy_version + 1)) is None:
+            if (taken := self.take(checkpoint.policy_version + 1)) is None:
                 return
+            offer, batch = taken
             waited = self.clock.now() - waiting_since
-            if (batch := self.fetch(offer)) is None:
-                return
             figures = self.learner.learn(batch, checkpoint.policy_version)
             checkpoint = self.save(offer)
             self.report(checkpoint, figures, waited)
@@ -85,6 +84,17 @@ class Trainer:
 
         return bool(self.waiting.until("the coordinator and the chain", publish))
 
+    def take(self, step: int) -> tuple[BatchOffer, TrainingBatch] | None:
+        """A batch of this step that can be trained on: the pool is told of any that can't. None if stopped before."""
+        while (offer := self.wait_for_batch(step)) is not None:
+            try:
+                batch = self.fetch(offer)
+            except UnfitRow as unfit:
+                self.refuse(offer, unfit)
+            else:
+                return None if batch is None else (offer, batch)
+        return None
+
     def wait_for_batch(self, step: int) -> BatchOffer | None:
         """The batch of this step, as soon as there are enough accepted groups; None if stopped before.
 
@@ -100,6 +110,17 @@ class Trainer:
     def fetch(self, offer: BatchOffer) -> TrainingBatch | None:
         """What the offer promises; None if stopped before."""
         return self.waiting.until(f"the file of batch {offer.number}", lambda: self.batches.fetch(offer))
+
+    def refuse(self, offer: BatchOffer, unfit: UnfitRow) -> None:
+        """Tell the pool which submission can't be trained on. Stopped before, it is told after the restart."""
+        get_logger().error("batch.unfit", number=offer.number, submission_id=unfit.submission_id, why=unfit.fault)
+        refusal = BatchRefusal(submission_id=unfit.submission_id, why=unfit.fault)
+
+        def tell() -> bool:
+            self.batches.refuse(offer.number, refusal)
+            return True
+
+        self.waiting.until("the coordinator", tell)
 
     def save(self, offer: BatchOffer) -> Checkpoint:
         return self.checkpoints.save(self.learner, offer.step, offer.number, self.base_model)

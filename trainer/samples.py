@@ -49,6 +49,15 @@ class Sample:
         return len(self.prompt) + len(self.outputs)
 
 
+class UnfitRow(VerificationFailed):
+    """A row that would poison the weights, with the submission that it came in."""
+
+    def __init__(self, submission_id: str, fault: str) -> None:
+        super().__init__("a batch holds a row that can't be trained on", f"{submission_id}: {fault}")
+        self.submission_id = submission_id
+        self.fault = fault
+
+
 @dataclass(frozen=True)
 class TrainingBatch:
     """The samples of a step, groups contiguous, and what the learner must know of their rules."""
@@ -64,7 +73,7 @@ def read_batch(
 ) -> TrainingBatch:
     """The samples of a batch for a model of `vocab_size` tokens.
 
-    Raises VerificationFailed where the file isn't the offered one, or a row can't be trained on.
+    Raises VerificationFailed where the file isn't the offered one, UnfitRow where a row can't be trained on.
     """
     found = hex0x(hashlib.sha256(file).digest())
     if found != offer.file_sha256:
@@ -78,7 +87,7 @@ def read_batch(
     for row, rollout in enumerate(rollouts):
         if (fault := fault_of(rollout, rules, vocab_size, offer.step)) is not None:
             submission_id = offer.groups[row // rules.group_size].submission_id
-            raise VerificationFailed("a batch holds a row that can't be trained on", f"{submission_id}: {fault}")
+            raise UnfitRow(submission_id, fault)
     penalties = [length_penalty(rollout, rules.lengths) for rollout in rollouts]
     rewards = torch.tensor([r.task_reward - penalty for r, penalty in zip(rollouts, penalties, strict=True)])
     advantages = group_advantages(rewards.reshape(-1, rules.group_size), scale).flatten().tolist()

@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response, status
 from fastapi.responses import JSONResponse
 
-from coordinator import batches
+from coordinator import batch_refusal, batches
 from coordinator.api.dependencies import CoordinatorOf, PageOf, SignedBy
 from coordinator.api.files import blob_response, page_response
 from coordinator.context import Coordinator
 from coordinator.pool import pool_record
-from protocol.api import BatchOffer
+from protocol.api import BatchOffer, BatchRefusal
 from protocol.errors import NotEligible
 from protocol.http import Caller
 from protocol.wire import UInt64
@@ -51,6 +51,13 @@ def acknowledge_batch(coordinator: CoordinatorOf, caller: SignedBy, number: UInt
     """The step is durably taken: the groups are consumed. Repeating it changes nothing."""
     _check_trainer(coordinator, caller)
     batches.acknowledge_batch(coordinator, number)
+
+
+@router.post("/batches/{number}/refusal", status_code=status.HTTP_204_NO_CONTENT)
+def refuse_batch(coordinator: CoordinatorOf, caller: SignedBy, number: UInt64, refusal: BatchRefusal) -> None:
+    """A row of one submission would poison the weights: its groups are unused, the others pending again."""
+    _check_trainer(coordinator, caller)
+    batch_refusal.refuse_batch(coordinator, number, refusal)
 
 
 def _check_trainer(coordinator: Coordinator, caller: Caller) -> None:

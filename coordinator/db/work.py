@@ -188,15 +188,15 @@ class StampReviewRow(Base):
 
 
 class BatchRow(Base):
-    """Groups leased to the trainer for one step, until acknowledged."""
+    """Groups leased to the trainer for one step, until acknowledged or refused; a refused one has a successor."""
 
     __tablename__ = "batch"
     number: Mapped[Count] = mapped_column(primary_key=True)
-    step: Mapped[Count] = mapped_column(unique=True)
+    step: Mapped[Count] = mapped_column(index=True)
     offer: Mapped[dict[str, Any]] = mapped_column(JSON)
     file_sha256: Mapped[HashText]
     state: Mapped[str]
-    """leased or consumed; a batch belongs to its step and is handed out again until acknowledged."""
+    """leased, consumed or refused; a batch belongs to its step and is handed out again until acknowledged."""
     deadline: Mapped[Count]
 
 

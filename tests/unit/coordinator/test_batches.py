@@ -12,6 +12,7 @@ from sqlalchemy import select
 
 from coordinator.batches import Candidate, choose
 from coordinator.db.work import GroupRow
+from protocol.api import BatchRefusal
 from protocol.batches import groups_root
 from protocol.errors import ProofpoolError, Rejected
 from protocol.reasons import Outcome, RejectReason
@@ -85,6 +86,49 @@ def test_only_the_trainer_takes_batches(site: Any) -> None:
     with pytest.raises(ProofpoolError):
         site.client().lease_batch(1)
     assert site.dump() == before
+
+
+def test_a_refused_batch_gives_its_other_groups_back_and_the_step_another_batch(site: Any) -> None:
+    trainer = site.client(site.trainer)
+    for _ in range(3):
+        site.accept()
+    offer = trainer.lease_batch(1)
+    unfit = offer.groups[0].submission_id
+    refusal = BatchRefusal(submission_id=unfit, why="a task reward of nan")
+    trainer.refuse_batch(offer.number, refusal)
+    trainer.refuse_batch(offer.number, refusal)
+    another = trainer.lease_batch(1)
+    assert (another.number, another.step) == (offer.number + 1, 1)
+    assert unfit not in {group.submission_id for group in another.groups}
+    with site.coordinator.reading() as session:
+        left = session.scalars(select(GroupRow).where(GroupRow.submission_id == unfit))
+        batched = {group.group for group in offer.groups if group.submission_id == unfit}
+        assert {g.group for g in left if (g.use, g.unused_reason) == ("unused", "unfit")} == batched
+    with pytest.raises(Rejected, match="state of the batch"):
+        trainer.acknowledge_batch(offer.number)
+    trainer.acknowledge_batch(another.number)
+    story = trainer.trace(offer.groups_root).what_happened
+    assert story.status == "refused" and unfit in story.sentence
+    assert f"refused by the trainer over submission {unfit}" in story.sentence
+
+
+def test_only_the_trainer_refuses_and_only_what_it_has(site: Any) -> None:
+    site.accept()
+    trainer = site.client(site.trainer)
+    offer = trainer.lease_batch(1)
+    before = site.dump()
+    of_another = BatchRefusal(submission_id="0x" + "5" * 64, why="a task reward of nan")
+    with pytest.raises(Rejected, match="a submission of the batch"):
+        trainer.refuse_batch(offer.number, of_another)
+    with pytest.raises(Rejected):
+        site.client(site.node).refuse_batch(offer.number, of_another)
+    assert site.dump() == before
+    trainer.acknowledge_batch(offer.number)
+    with pytest.raises(Rejected, match="state of the batch"):
+        trainer.refuse_batch(
+            offer.number, of_another.model_copy(update={"submission_id": offer.groups[0].submission_id})
+        )
+    assert set(uses(site)) == {("consumed", None)}
 
 
 def test_an_unknown_batch_is_not_found(site: Any) -> None:

@@ -95,10 +95,11 @@ def make_rollout() -> Callable[..., Rollout]:
 def make_offer(
     make_rollout: Callable[..., Rollout], rules: Rules, domain: SigningDomain
 ) -> Callable[..., tuple[BatchOffer, bytes]]:
-    """A batch of two groups for `step`, with its file."""
+    """A batch of two groups for `step`, with its file; `first` is put in the place of the first rollout."""
 
-    def make(step: int = 1) -> tuple[BatchOffer, bytes]:
+    def make(step: int = 1, first: Rollout | None = None) -> tuple[BatchOffer, bytes]:
         rollouts = [make_rollout(number, reward=float(number % 3 == 0)) for number in range(2 * GROUP_SIZE)]
+        rollouts[:1] = [first or rollouts[0]]
         header = FileHeader(task_id=ZERO_HASH, group_size=GROUP_SIZE, sampling=SamplingRules(max_new_tokens=12))
         file = write_rollouts(header, rollouts)
         message = Batch(pool_id=1, number=step, step=step, groups_root=groups_root([(ZERO_HASH, 0), (ZERO_HASH, 1)]))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
-from protocol.api import BatchOffer, Problem
+from protocol.api import BatchOffer, BatchRefusal, Problem
 from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
 from protocol.errors import ProofpoolError, Rejected, VerificationFailed
 from protocol.forward import CausalLM
+from protocol.rollouts import Rollout
 from protocol.rules import Rules
 from protocol.signing import Signer, SigningDomain
 from protocol.waiting import Waiting
@@ -45,6 +47,7 @@ class World:
         self.announced: dict[int, str] = {}
         self.leased: list[int] = []
         self.consumed: list[int] = []
+        self.refused: list[BatchRefusal] = []
 
     def _called(self, name: str) -> None:
         self.calls.append(name)
@@ -72,6 +75,8 @@ class World:
             return httpx.Response(200, content=self.make_offer(int(path.split("/")[3]))[1])
         if path.startswith("/v1/rules/"):
             return httpx.Response(200, content=self.rules.model_dump_json())
+        if path.endswith("/refusal"):
+            self.refused.append(BatchRefusal.model_validate_json(request.content))
         if path.endswith("/acknowledgement"):
             self.consumed.append(int(path.split("/")[3]))
         if path == "/v1/weights":
@@ -236,6 +241,28 @@ def test_a_batch_that_the_coordinator_did_not_sign_like_this_is_not_trained_on(
         start().run(num_steps=1)
     assert world.consumed == []
     assert sorted(world.manifests) == [0]
+
+
+def test_a_batch_with_an_unfit_row_is_refused_and_the_step_made_of_another(
+    world: World, start: Callable[..., Trainer], make_offer: Callable[..., Offer], make_rollout: Callable[..., Rollout]
+) -> None:
+    unfit = replace(make_rollout(3), step=1)  # step 1 can't be made of version 1
+    offers = iter([make_offer(1, unfit), make_offer(1)])
+    current: list[Offer] = []
+
+    def next_offer(step: int) -> Offer:
+        """Another batch for the step once the first is refused."""
+        if len(current) <= len(world.refused):
+            current.append(next(offers))
+        return current[-1]
+
+    world.make_offer = next_offer
+    start().run(num_steps=1)
+    assert [(refusal.submission_id, refusal.why) for refusal in world.refused] == [
+        (current[0][0].groups[0].submission_id, "policy version 1 in the batch of step 1")
+    ]
+    assert world.consumed == [1]
+    assert sorted(world.manifests) == [0, 1]
 
 
 def test_a_refusal_that_costs_nothing_is_waited_out_and_others_are_not(
