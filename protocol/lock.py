@@ -28,6 +28,18 @@ class FolderLock:
                 f"another {role} uses this data folder", str(folder), "stop it, or give this one a folder of its own"
             ) from error
 
+    @staticmethod
+    def is_held(folder: Path) -> bool:
+        """Whether a process has it now. Asks by taking it for a moment, shared: many may ask at once."""
+        if not (path := folder / LOCK_FILE).exists():
+            return False
+        with path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
     def __enter__(self) -> FolderLock:
         return self
 

@@ -8,19 +8,33 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 import structlog
 
+Observer = Callable[[str, Mapping[str, Any]], None]
+"""Is told each line's event and fields; called in the thread that logs."""
 
-def configure_logging(role: str, log_format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:
-    """Set up logging of this process. `log_format`: json, pretty, or auto (pretty on a terminal)."""
+
+def configure_logging(
+    role: str,
+    log_format: str = "auto",
+    level: str = "info",
+    stream: TextIO | None = None,
+    observers: Sequence[Observer] = (),
+) -> None:
+    """Set up logging of this process. `log_format`: json, pretty, or auto (pretty on a terminal).
+
+    `observers` see what is logged: a process's state and its metrics then say the same as its log.
+    """
     out = stream or sys.stderr
     pretty = log_format == "pretty" or (log_format == "auto" and out.isatty())
     renderer: Any = structlog.dev.ConsoleRenderer() if pretty else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            *map(_observed, observers),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
             structlog.processors.format_exc_info,
@@ -32,6 +46,16 @@ def configure_logging(role: str, log_format: str = "auto", level: str = "info", 
     )
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(role=role)
+
+
+def _observed(observer: Observer) -> Any:
+    """A step of the log's pipeline that changes nothing."""
+
+    def step(logger: Any, method: str, line: dict[str, Any]) -> dict[str, Any]:
+        observer(str(line["event"]), line)
+        return line
+
+    return step
 
 
 def get_logger() -> structlog.stdlib.BoundLogger:

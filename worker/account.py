@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from pydantic import BaseModel, ConfigDict
+
 from protocol.chain.cases import CaseState
 from protocol.chain.pool import ChainPool, EarningsRecord
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
 from protocol.merkle.standard import earnings_tree
+from protocol.wire import Wei
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,18 @@ class Root:
         return self.claimable_time is not None and self.claimable_time <= time
 
 
+class Payout(BaseModel):
+    """Earnings that can be claimed from chain time `time` on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    amount_wei: Wei
+    time: int
+    in_seconds: int
+
+
 @dataclass(frozen=True)
 class Account:
-    """The provider's side of the ledger; `roots`, oldest first, are those that were asked about."""
+    """The provider's side of the ledger; `roots`, oldest first, are those that were asked about, the newest too."""
 
     time: int
     claimed_wei: int
@@ -43,8 +55,34 @@ class Account:
     @property
     def claimable_wei(self) -> int:
         """What a claim would pay now, as far as the roots reach."""
-        proven = [root.cumulative_wei for root in self.roots if root.is_claimable(self.time)]
-        return max(0, max(proven, default=0) - self.claimed_wei - self.withheld_wei)
+        return max(0, self._proven_wei - self.claimed_wei - self.withheld_wei)
+
+    @property
+    def earned_wei(self) -> int:
+        """Gross, under roots on chain."""
+        return max((root.cumulative_wei for root in self.roots), default=0)
+
+    @property
+    def pending_wei(self) -> int:
+        """Under a root from which nothing can be claimed yet."""
+        return max(0, self.earned_wei - max(self._proven_wei, self.claimed_wei + self.withheld_wei))
+
+    @property
+    def next_payout(self) -> Payout | None:
+        """What becomes claimable next, and when; None where nothing is pending, or a dispute holds all of it."""
+        below = max(self._proven_wei, self.claimed_wei + self.withheld_wei)
+        for root in self.roots:
+            if root.claimable_time is not None and root.claimable_time > self.time and root.cumulative_wei > below:
+                return Payout(
+                    amount_wei=root.cumulative_wei - below,
+                    time=root.claimable_time,
+                    in_seconds=root.claimable_time - self.time,
+                )
+        return None
+
+    @property
+    def _proven_wei(self) -> int:
+        return max((root.cumulative_wei for root in self.roots if root.is_claimable(self.time)), default=0)
 
 
 @dataclass(frozen=True)
@@ -59,14 +97,15 @@ class Case:
 
 
 def read_account(client: CoordinatorClient, chain: ChainPool, provider: str, epochs: Collection[int]) -> Account:
-    """With the first root that covers payments of each of `epochs`, and the newest that can be claimed from.
+    """With the first root that covers payments of each of `epochs`, and those that say what can be claimed, and when.
 
     Raises VerificationFailed where the coordinator's statement isn't what the chain's root is over.
     """
-    time, records = chain.time(), chain.earnings_since(min(epochs)) if epochs else []
+    time, records = chain.time(), chain.earnings_since(min(epochs, default=0))
     covering = [next((record for record in records if record.epoch >= epoch), None) for epoch in epochs]
     claimable = [r for r in records if r.claimable_time is not None and r.claimable_time <= time]
-    wanted = {*covering, *claimable[-1:]}
+    later = [r for r in records if r.claimable_time is not None and r.claimable_time > time]
+    wanted = {*covering, *claimable[-1:], *later[:1], *records[-1:]}
     return Account(
         time=time,
         claimed_wei=chain.claimed_wei(provider),

@@ -44,11 +44,25 @@ def run(
 
 
 @app.command()
-def status(config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """What this node is doing and earning, and what keeps it from more; as far as chain and coordinator answer."""
-    from worker.status import look, print_status
+def status(
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again and again; with --json, NDJSON.")] = False,
+    interval: Annotated[float, typer.Option("--interval", min=0.5, help="Seconds between two looks.")] = 5.0,
+) -> None:
+    """What this node is doing and earning, and what keeps it from more; as far as chain and coordinator answer.
 
-    found = look(_settings(config))
+    EARNING, IDLE or BLOCKED comes first. Exit code 6 where it is BLOCKED. What doesn't answer is shown as it was last
+    known, with its time.
+    """
+    from worker.status import look
+    from worker.status_table import print_status, watch_status
+
+    settings = _settings(config)
+    if watch:
+        watch_status(lambda: look(settings), interval, as_json=as_json)
+        return
+    found = look(settings)
     if as_json:
         print(found.model_dump_json())
     else:

@@ -12,13 +12,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from protocol.canonical import canonical_json
 from protocol.errors import ConfigError
 from protocol.files import write_atomically
 from protocol.lock import FolderLock
 from protocol.signing import SigningDomain
+from protocol.wire import Address, Hash32
 from worker.leases import Leases
 from worker.outbox import Outbox
+
+OWNER_FILE = "owner.json"
+
+
+class Owner(BaseModel):
+    """Whose a data folder is; `domain` is the separator of the deployment's signatures."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    node: Address
+    pool_id: int
+    domain: Hash32
 
 
 class WorkerFolder:
@@ -46,7 +60,7 @@ class WorkerFolder:
     def _claim(self, folder: Path, node: str, pool_id: int, domain: SigningDomain) -> None:
         """What lies in here is signed for one deployment: a new chain on the old folder would send old work."""
         owner = canonical_json({"node": node, "pool_id": pool_id, "domain": "0x" + domain.separator.hex()})
-        path = folder / "owner.json"
+        path = folder / OWNER_FILE
         if not path.exists():
             write_atomically(path, owner)
         elif path.read_bytes() != owner:
@@ -72,3 +86,12 @@ def contents(folder: Path) -> Contents:
     entries = [path for path in (folder / "outbox").glob("0x*.json") if not path.name.endswith(".answer.json")]
     versions = sorted(int(path.name[1:]) for path in (folder / "weights").glob("v*") if path.name[1:].isdigit())
     return Contents(len(list((folder / "leases").glob("0x*.json"))), len(entries), tuple(versions))
+
+
+def owner_of(folder: Path) -> str | None:
+    """The node that a data folder belongs to; None where none has claimed it yet."""
+    try:
+        found = Owner.model_validate_json((folder / OWNER_FILE).read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+    return found.node

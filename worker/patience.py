@@ -43,6 +43,7 @@ class Patience:
         """
         obstacle, why, todo = _explained(error)
         if obstacle != self._obstacle:
+            self.rewarded()
             self._obstacle, self._since, self._num_attempts = obstacle, self._clock.now(), 0
         bound = min(self._most_seconds, self._first_seconds * GROWTH ** min(self._num_attempts, MAX_GROWTHS))
         self._num_attempts += 1

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
+from protocol.amount import format_amount
 from protocol.api import Standing, SubmissionView
 from protocol.chain.cases import CaseState
 from protocol.reasons import Outcome
@@ -75,7 +76,7 @@ class Payment(BaseModel):
     @property
     def words(self) -> str:
         may_follow = f", {self.num_slash_verdicts} verdicts say slash: an accusation may follow"
-        amount = "" if self.amount_wei is None else f"{self.amount_wei} wei "
+        amount = "" if self.amount_wei is None else f"{format_amount(self.amount_wei)} credits "
         return {
             PaymentState.REFUSED: "not taken in",
             PaymentState.UNKNOWN: "payment unknown",
@@ -87,9 +88,9 @@ class Payment(BaseModel):
             PaymentState.WITHHELD: f"{amount}earned, withheld by a case",
             PaymentState.ACCEPTED: f"{amount}earned, payment unknown",
             PaymentState.DROPPED: "dropped" + (may_follow if self.num_slash_verdicts else ""),
-            PaymentState.ACCUSED: f"accused, {self.held_wei} wei of the stake are held",
-            PaymentState.BEFORE_JURY: f"before a jury, {self.held_wei} wei of the stake are held",
-            PaymentState.SLASHED: f"slashed, {self.slashed_wei} wei of the stake",
+            PaymentState.ACCUSED: f"accused, {_credits(self.held_wei)} of the stake are held",
+            PaymentState.BEFORE_JURY: f"before a jury, {_credits(self.held_wei)} of the stake are held",
+            PaymentState.SLASHED: f"slashed, {_credits(self.slashed_wei)} of the stake",
         }[self.state]
 
     @property
@@ -118,6 +119,10 @@ class Payment(BaseModel):
         if self.state is PaymentState.SLASHED:
             return "nothing: a slash is final; find the cause before the node goes on"
         return ""
+
+
+def _credits(wei: int | None) -> str:
+    return f"{format_amount(wei or 0)} credits"
 
 
 def payment_of(view: SubmissionView | None, account: Account | None, case: Case | None) -> Payment:

@@ -16,16 +16,19 @@ import torch
 
 from protocol.clock import Clock, SystemClock
 from protocol.config import load_config, write_resolved
+from protocol.doctor import installed_version
 from protocol.errors import NotEligible, Unreachable, WrongChain
 from protocol.patience import LEAST_OF_WEIGHTS, impatient
 from protocol.signals import stop_on_signals
 from protocol.telemetry import configure_logging, get_logger
+from worker.activity import Activity
 from worker.config import WorkerConfig
 from worker.folder import WorkerFolder
 from worker.joining import join
 from worker.loop import Worker
 from worker.membership import Membership
 from worker.patience import Patience
+from worker.state_file import StateFile
 from worker.weights import Follower, Weights
 
 WEIGHTS_TIMEOUT_SECONDS = 60.0
@@ -36,9 +39,12 @@ def run_worker(
 ) -> None:
     """Work until a signal comes. Raises SelfCheckFailed, ConfigError, KeyFailure, WrongChain: no wait can mend them."""
     config = load_config(WorkerConfig, "worker", file, flags=flags)
-    configure_logging("worker", config.log_format)
+    clock = SystemClock()
+    activity = Activity(clock, installed_version("proofpool"))
+    configure_logging("worker", config.log_format, observers=[activity.observe])
     torch.set_num_threads(config.num_threads)
-    WorkerProcess(config, worker_class, SystemClock(), stop_on_signals("worker")).run()
+    with StateFile(config.data_dir, activity, clock):
+        WorkerProcess(config, worker_class, clock, stop_on_signals("worker")).run()
 
 
 class WorkerProcess:

@@ -285,6 +285,12 @@ class FakePool:
         )
         return self._answer(statement)
 
+    def _log(self, request: httpx.Request, *path: str) -> httpx.Response:
+        """One leaf, settled a second after its index."""
+        index, zero = int(request.url.params["start"]), "0x" + "00" * 32
+        entry = api.LogEntry(index=index, subject=zero, event_hash=zero, leaf_hash=zero, event={"time": index + 1})
+        return httpx.Response(200, content=TypeAdapter(list[api.LogEntry]).dump_json([entry]))
+
     def _trace(self, request: httpx.Request, submission_id: str) -> httpx.Response:
         """As far as the Registry's slash goes."""
         values = {"amount": str(self.slashes[submission_id])}
@@ -357,15 +363,32 @@ def pool(
 
 
 @pytest.fixture
-def make_worker(pool: FakePool, tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+def opened() -> Iterator[list[WorkerFolder]]:
+    """Data folders that are held."""
+    found: list[WorkerFolder] = []
+    yield found
+    close_all(found)
+
+
+def close_all(opened: list[WorkerFolder]) -> None:
+    while opened:
+        opened.pop().close()
+
+
+@pytest.fixture
+def stop_all(opened: list[WorkerFolder]) -> Callable[[], None]:
+    """Ends the workers that were made, as a kill does."""
+    return lambda: close_all(opened)
+
+
+@pytest.fixture
+def make_worker(pool: FakePool, tmp_path: Path, opened: list[WorkerFolder]) -> Callable[..., Worker]:
     """A worker over the same data folder each time: making a second one is a restart after a kill."""
-    opened: list[WorkerFolder] = []
 
     def make(
         shape: type[Worker] = Worker, clock: StillClock | None = None, engine: Engine | None = None, follow: bool = True
     ) -> Worker:
-        while opened:
-            opened.pop().close()
+        close_all(opened)
         clock = clock or StillClock()
         membership = pool.membership()
         folder = WorkerFolder(
@@ -379,9 +402,7 @@ def make_worker(pool: FakePool, tmp_path: Path) -> Iterator[Callable[..., Worker
         patience = Patience(clock, random.Random(0), 0.25, 30.0)
         return shape(membership, folder, weights, engine or TorchEngine(), clock, patience)
 
-    yield make
-    while opened:
-        opened.pop().close()
+    return make
 
 
 @pytest.fixture

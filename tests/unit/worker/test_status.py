@@ -16,11 +16,13 @@ from protocol.keystore import CHEAP_SCRYPT_N, create_keystore
 from protocol.merkle.standard import earnings_tree
 from protocol.reasons import RejectReason
 from protocol.wire import ZERO_ADDRESS
+from tests.documents import fitting
 from worker import status
 from worker.config import WorkerConfig
 from worker.loop import Worker
 from worker.payment import PaymentState
-from worker.status import NodeStatus, look, print_status
+from worker.status import NodeStatus, look
+from worker.status_table import print_status, status_lines
 
 PROVIDER = "0x" + "77" * 20
 NOW = 1_000
@@ -52,7 +54,7 @@ class Ledger:
     def withheld_wei(self, account: str) -> int:
         return self.withheld
 
-    def earnings_since(self, epoch: int) -> list[EarningsRecord]:
+    def earnings_since(self, epoch: int, most: int = 64) -> list[EarningsRecord]:
         return [root for root in self.roots if root.epoch >= epoch]
 
     def case_of(self, submission_id: str) -> CaseRecord:
@@ -115,7 +117,7 @@ def test_only_refusals_block_with_the_reasons_hint(
     found = look_at()
     assert found.verdict == "BLOCKED"
     assert "reward_mismatch" in found.why
-    assert found.todo == RejectReason.REWARD_MISMATCH.hint
+    assert found.todo.startswith(RejectReason.REWARD_MISMATCH.hint) and "worker explain 0x" in found.todo
 
 
 def test_work_that_waits_for_its_verdict_hides_no_refusals(
@@ -144,11 +146,9 @@ def test_what_doesnt_answer_is_named_and_the_rest_is_shown(
     without_chain = look_at(chain_answers=False)
     assert without_chain.verdict == "EARNING"
     assert len(without_chain.unanswered) == 1
-    assert without_chain.provider is None
+    assert without_chain.provider is None and without_chain.as_of.chain is None
     pool.outage = True
     without_both = look_at(chain_answers=False)
-    assert [row.standing for row in without_both.recent] == ["received"]
-    assert without_both.pool_version is None
     assert without_both.verdict == "BLOCKED" and "coordinator_url" in without_both.todo
     assert any("coordinator" in line for line in without_both.unanswered)
 
@@ -159,7 +159,7 @@ def test_people_read_the_verdict_in_the_first_line(
     ledger.provider = ZERO_ADDRESS
     print_status(look_at())
     first, second, *_ = capsys.readouterr().out.splitlines()
-    assert first == "BLOCKED the node isn't registered"
+    assert first == "BLOCKED: the node isn't registered"
     assert "register the node" in second
 
 
@@ -194,25 +194,27 @@ def test_where_the_money_of_accepted_work_stands(
 
     states, text = said()
     assert states == ["waiting_for_earnings_root", "waiting_for_verdicts"]
-    assert "70 wei earned, waiting for the earnings root" in text and "waiting for verdicts" in text
+    assert (
+        "0.00000000000000007 credits earned, waiting for the earnings root" in text and "waiting for verdicts" in text
+    )
     pool.earned = {2: {PROVIDER: 70}}
     ledger.roots = [EarningsRecord(2, earnings_tree(pool.earned[2]).root, NOW + 15)]
     states, text = said()
-    assert states[0] == "claimable_later" and "70 wei earned, claimable in 15 s" in text
+    assert states[0] == "claimable_later" and "0.00000000000000007 credits earned, claimable in 15 s" in text
     ledger.roots = [EarningsRecord(2, ledger.roots[0].root, None)]
     states, text = said()
     assert states[0] == "claimable_later" and "not claimable while a dispute over the earnings root is open" in text
-    assert "claimable  0 wei" in text
+    assert ", 0 claimable, " in text
     ledger.roots = [EarningsRecord(2, ledger.roots[0].root, NOW)]
     states, text = said()
-    assert states[0] == "claimable" and "70 wei claimable" in text
-    assert "claimable  70 wei, by `proofpool audit claim`" in text
+    assert states[0] == "claimable" and "0.00000000000000007 credits claimable" in text
+    assert "0 paid, 0.00000000000000007 claimable, 0 pending" in text and "`proofpool provider claim`" in text
     ledger.claimed = 70
     states, text = said()
     assert (
         states[0] == "paid"
-        and "70 wei paid" in text
-        and "paid       70 wei\nclaimable  0 wei\nwithheld   0 wei" in text
+        and "0.00000000000000007 credits paid" in text
+        and "0.00000000000000007 earned: 0.00000000000000007 paid, 0 claimable, 0 pending, 0 withheld by cases" in text
     )
 
 
@@ -231,8 +233,7 @@ def test_of_many_roots_only_those_that_matter_are_asked_about(
     assert found.recent[0].payment.state is PaymentState.PAID
     assert found.claimable_wei == 35 * 20 - 70
     assert [request for request in pool.requests if "earnings" in request] == [
-        "GET /v1/earnings/2",
-        "GET /v1/earnings/20",
+        *(f"GET /v1/earnings/{epoch}" for epoch in (2, 20, 21, 29))
     ]
 
 
@@ -269,16 +270,16 @@ def test_an_accusation_and_a_slash_are_told_with_what_can_be_done(
     assert "accused" in found.why and "appeal" in found.todo and "12 s from now" in found.todo
     capsys.readouterr()
     print_status(found)
-    assert "accused, 500 wei of the stake are held; toploc_mismatch: " in capsys.readouterr().out
+    assert "accused, 0.0000000000000005 credits of the stake are held; toploc_mismatch: " in capsys.readouterr().out
     ledger.cases[forged] = CaseRecord(CaseState.UPHELD, NOW, held_wei=500)
     pool.slashes[forged] = 450
     found = look_at()
     assert found.recent[0].payment.state is PaymentState.SLASHED
-    assert found.why.endswith("; slashed 450 wei in 1 case")
+    assert found.why.endswith("; slashed 0.00000000000000045 credits in 1 case")
     print_status(found)
-    assert "slashed, 450 wei of the stake; toploc_mismatch: " in capsys.readouterr().out
+    assert "slashed, 0.00000000000000045 credits of the stake; toploc_mismatch: " in capsys.readouterr().out
     ledger.allotment = 0
-    assert look_at().why == "0 of 1 wei allotted; slashed 450 wei in 1 case"
+    assert look_at().why == "0 of 0.000000000000000001 credits allotted; slashed 0.00000000000000045 credits in 1 case"
 
 
 def test_of_several_accusations_the_one_whose_appeal_ends_first_is_told(
@@ -312,3 +313,58 @@ def test_a_case_is_told_without_a_coordinator(
     found = look_at(ledger="0x" + "11" * 20)
     assert found.recent[0].payment.state is PaymentState.SLASHED
     assert found.recent[0].payment.slashed_wei == 500
+
+
+def test_what_was_last_known_is_shown_with_its_time(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, ledger: Ledger
+) -> None:
+    turned(make_worker, pool, (Standing.ACCEPTED, None))
+    (settled,) = pool.received
+    pool.settlings[settled] = SettlingView(log_index=5, epoch=2, amount_wei=70)
+    pool.earned = {2: {PROVIDER: 70}}
+    ledger.roots = [EarningsRecord(2, earnings_tree(pool.earned[2]).root, NOW + 15)]
+    known = look_at()
+    assert known.next_payout is not None and known.next_payout.in_seconds == 15
+    assert (known.earned_wei, known.pending_wei, known.lag) == (70, 70, 0)
+    assert known.last_submission is not None and known.last_submission.settled_time == 6
+    pool.outage = True
+    found = look_at(chain_answers=False)
+    assert (found.provider, found.allotment_wei, found.earned_wei, found.pool_version) == (PROVIDER, 1, 70, 0)
+    assert [row.payment.state for row in found.recent] == [PaymentState.CLAIMABLE_LATER]
+    assert found.as_of == known.as_of and found.time > known.time
+    text = "\n".join(status_lines(found.model_copy(update={"time": known.time + 90})))
+    assert "the coordinator's part is of " in text and "1 min 30 s ago" in text and "the chain's part is of " in text
+
+
+def test_nothing_is_remembered_of_another_node(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, make_config: Any, tmp_path: Any
+) -> None:
+    turned(make_worker, pool, (Standing.ACCEPTED, None))
+    known = look_at()
+    file = tmp_path / "data" / "process" / "last_known.json"
+    file.write_text(known.model_copy(update={"node": "0x" + "66" * 20}).model_dump_json())
+    pool.outage = True
+    found = look_at(chain_answers=False)
+    assert (found.provider, found.pool_version, found.as_of.coordinator) == (None, None, None)
+    assert "the chain's part is unknown" in "\n".join(status_lines(found))
+
+
+def test_what_it_takes_is_no_password(look_at: Callable[..., NodeStatus], tmp_path: Any) -> None:
+    (tmp_path / "password").unlink()
+    assert look_at().node == look_at().node
+
+
+def test_a_worker_that_doesnt_run_earns_nothing(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, stop_all: Callable[[], None]
+) -> None:
+    turned(make_worker, pool, (Standing.ACCEPTED, None))
+    assert (look_at().verdict, look_at().process.is_running) == ("EARNING", True)
+    stop_all()
+    found = look_at()
+    assert (found.verdict, found.why) == ("IDLE", "the worker isn't running")
+    assert "worker run" in found.todo
+
+
+def test_a_document_is_what_its_schema_says(look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any) -> None:
+    turned(make_worker, pool, (Standing.ACCEPTED, None), (Standing.REJECTED, "toploc_mismatch"))
+    assert fitting("worker status", look_at().model_dump_json())["num_judged"] == 2
