@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from coordinator.db.chain import Epoch
 from coordinator.db.log import Event
-from coordinator.log import LogNodes
+from coordinator.log_nodes import LogNodes
 from protocol.api import ConsistencyProof, InclusionProof, LogEntry
 from protocol.canonical import hex0x, sha256
 from protocol.errors import NotFound

@@ -17,7 +17,7 @@ from coordinator.db.chain import Epoch
 from coordinator.db.log import Event
 from coordinator.db.work import CommitmentRow, SubmissionRow, TaskRow, VerdictRow
 from coordinator.facts import chain_facts, newest_committed
-from coordinator.log import LogNodes
+from coordinator.log_nodes import LogNodes
 from coordinator.pool import freshness, pool_record
 from coordinator.renewals import renewal_of
 from coordinator.rules import rules_document

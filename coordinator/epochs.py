@@ -18,7 +18,8 @@ from coordinator.db.chain import ChainHead, Epoch
 from coordinator.db.log import Event
 from coordinator.door import log_refusals
 from coordinator.forced import refuse_forced
-from coordinator.log import LogNodes, append, log_size
+from coordinator.log import append, log_size
+from coordinator.log_nodes import LogNodes
 from coordinator.outbox import queue_call, queue_calls
 from coordinator.pool import chain_time
 from coordinator.refusals import Key

@@ -15,7 +15,7 @@ from coordinator.context import Coordinator
 from coordinator.db.chain import ChainEvent, Epoch
 from coordinator.db.log import Event
 from coordinator.forced import RECEIVED, REFUSED
-from coordinator.log import LogNodes
+from coordinator.log_nodes import LogNodes
 from coordinator.outbox import is_queued, queue_calls
 from protocol.canonical import hex0x
 from protocol.chain.contracts import encode

@@ -146,7 +146,7 @@ def _keep(
     )
     receipt = Signed[Receipt].by(coordinator.signer, message, coordinator.domain)
     submission = _row(task, submission_id, envelope, upload, receipt, chain_time(session))
-    event = move(
+    submission.log_index = move(
         session,
         task,
         Standing.RECEIVED,
@@ -160,7 +160,6 @@ def _keep(
         num_rollouts=upload.num_rollouts,
         num_units=upload.num_units,
     )
-    submission.log_index = event.index
     session.add(submission)
     session.flush()  # groups point at it
     session.add_all(_group_rows(submission, upload))

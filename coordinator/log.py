@@ -1,7 +1,7 @@
 """The append-only log: an event for every state change, written in the same transaction.
 
-In: type, subject, time and data of a change. Out: an `Event` row (a leaf) and the `LogNode` rows of the
-subtrees that it completes. Leaf bytes and tree: design of the log in docs/protocol.md, `protocol/merkle/`.
+In: type, subject, time and data of a change. Out: an `Event` row (a leaf), and now and then a `LogNode` row
+(`coordinator/log_nodes.py`). Leaf bytes and tree: design of the log in docs/protocol.md, `protocol/merkle/`.
 """
 
 from __future__ import annotations
@@ -10,37 +10,21 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, and_, func, insert, or_, select
+from sqlalchemy import Connection, func, insert, select
 from sqlalchemy.orm import Session
 
 from coordinator.db.base import Base
 from coordinator.db.chain import Epoch
 from coordinator.db.log import Event, LogNode
+from coordinator.log_nodes import STRATUM, LogNodes
 from protocol.canonical import JsonValue, canonical_json
-from protocol.errors import ProofpoolError
-from protocol.merkle.history import Frontier, Node, NodeAddress, event_leaf_hash
+from protocol.merkle.history import Frontier, Node, event_leaf_hash
 from protocol.wire import PROTOCOL_VERSION
 
 ROWS_PER_INSERT = 1000
 
-
-class LogNodes:
-    """The stored subtrees, as `protocol/merkle/history.py` reads them."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def read(self, addresses: Sequence[NodeAddress]) -> list[str]:
-        """Hashes in the order of `addresses`. Raises ProofpoolError where one is missing."""
-        if not addresses:
-            return []
-        # Each by its own look into the index: of a list of pairs SQLite makes a walk over the whole table.
-        wanted = or_(*(and_(LogNode.level == one.level, LogNode.position == one.position) for one in addresses))
-        rows = self._session.execute(select(LogNode.level, LogNode.position, LogNode.node_hash).where(wanted))
-        found = {NodeAddress(level, position): node_hash for level, position, node_hash in rows}
-        if missing := [address for address in addresses if address not in found]:
-            raise ProofpoolError("the log's tree has a hole", str(missing[0]), "restore the database from a backup")
-        return [found[address] for address in addresses]
+Leaf = tuple[int, str, str, int, bytes, str]
+"""A row of `Event`: its columns in the table's order, as a `Node` has those of `LogNode`."""
 
 
 class Change(NamedTuple):
@@ -52,46 +36,54 @@ class Change(NamedTuple):
     data: dict[str, JsonValue]
 
 
-def append(session: Session, event_type: str, subject: str, time: int, data: dict[str, JsonValue]) -> Event:
-    """Add a leaf, as `Change` says it."""
+def append(session: Session, event_type: str, subject: str, time: int, data: dict[str, JsonValue]) -> int:
+    """Add a leaf, as `Change` says it; returns its number."""
     leaf, nodes = _grow(_frontier(session), Change(event_type, subject, time, data))
-    event = Event(**leaf)
-    session.add(event)
-    session.add_all(LogNode(**_row(node)) for node in nodes)
-    return event
+    connection = session.connection()
+    for table, rows in ((Event, [leaf]), (LogNode, nodes)):
+        if rows:
+            connection.execute(insert(table), _named(table, rows))
+    return leaf[0]
 
 
 def append_all(session: Session, changes: Iterable[Change]) -> None:
-    """Add a leaf for each, in order: the same rows as `append` makes, past the session's objects, many at a time."""
+    """Add a leaf for each, in order: the same rows as `append` makes, many at a time."""
     frontier, connection, waiting = _frontier(session), session.connection(), iter(changes)
     while some := [_grow(frontier, change) for change in islice(waiting, ROWS_PER_INSERT)]:
         _insert(connection, Event, [leaf for leaf, _ in some])
-        _insert(connection, LogNode, [_row(node) for _, nodes in some for node in nodes])
+        _insert(connection, LogNode, [node for _, nodes in some for node in nodes])
 
 
-def _insert(connection: Connection, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
+def _insert(connection: Connection, table: type[Base], rows: Sequence[Leaf | Node]) -> None:
     """Rows as the driver takes them: the values are what the columns hold, and need no look at each."""
+    if not rows:
+        return
     statement = insert(table).compile(dialect=connection.dialect)
-    names = statement.positiontup
-    values = [tuple(map(row.__getitem__, names)) for row in rows] if names else list(rows)
+    values = list(rows) if statement.positional else _named(table, rows)
     connection.exec_driver_sql(str(statement), values)
 
 
-def _grow(frontier: Frontier, change: Change) -> tuple[dict[str, Any], list[Node]]:
-    """The row of the leaf, and the subtrees that it completes."""
-    named: dict[str, Any] = {
-        "index": frontier.size,
-        "type": change.type,
-        "subject": change.subject,
-        "time": change.time,
+def _named(table: type[Base], rows: Sequence[Leaf | Node]) -> list[dict[str, Any]]:
+    names = table.__table__.columns.keys()
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _grow(frontier: Frontier, change: Change) -> tuple[Leaf, list[Node]]:
+    """The row of the leaf, and those of the subtrees that it completes and that are stored."""
+    event_type, subject, time, data = change
+    index = frontier.size
+    event: dict[str, JsonValue] = {
+        "schema_version": PROTOCOL_VERSION,
+        "index": index,
+        "type": event_type,
+        "subject": subject,
+        "time": time,
+        "data": data,
     }
-    document = canonical_json({"schema_version": PROTOCOL_VERSION, **named, "data": change.data})
-    leaf_hash = event_leaf_hash(change.subject, document)
-    return {**named, "document": document, "leaf_hash": leaf_hash}, frontier.append(leaf_hash)
-
-
-def _row(node: Node) -> dict[str, Any]:
-    return {"level": node.level, "position": node.position, "node_hash": node.node_hash}
+    document = canonical_json(event)
+    leaf_hash = event_leaf_hash(subject, document)
+    completed = frontier.append(leaf_hash)
+    return (index, event_type, subject, time, document, leaf_hash), completed[STRATUM::STRATUM]
 
 
 def _frontier(session: Session) -> Frontier:

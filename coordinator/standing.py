@@ -14,7 +14,6 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from coordinator import escrow, log
-from coordinator.db.log import Event
 from coordinator.db.work import SubmissionRow, TaskRow
 from coordinator.pool import chain_time
 from protocol.api import Standing
@@ -71,8 +70,11 @@ def move(
     new: Standing,
     submission: SubmissionRow | None = None,
     **data: JsonValue,
-) -> Event:
-    """Take `task` (and what was submitted for it) to `new`. Raises ProofpoolError for a move that isn't in `MOVES`."""
+) -> int:
+    """Take `task` (and what was submitted for it) to `new`; returns the leaf's number.
+
+    Raises ProofpoolError for a move that isn't in `MOVES`.
+    """
     if not can_move(task.standing, new):
         raise ProofpoolError("work can't move like that", f"{task.task_id}: {task.standing} to {new.value}")
     task.standing = new

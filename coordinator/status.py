@@ -15,7 +15,8 @@ from coordinator.context import Coordinator
 from coordinator.db.chain import ChainEvent, Epoch, Pool
 from coordinator.db.log import Outbox
 from coordinator.db.work import Escrow, GroupRow, ReauditRow, TaskRow
-from coordinator.log import LogNodes, log_size, open_epoch
+from coordinator.log import log_size, open_epoch
+from coordinator.log_nodes import LogNodes
 from coordinator.pool import freshness, newest_version
 from coordinator.stamps import num_disputed_by_validator
 from protocol.api import Status, Use

@@ -16,6 +16,7 @@ from coordinator.db.chain import Epoch
 from coordinator.db.log import Event
 from coordinator.db.work import Draw, ReauditRow, SubmissionRow, TaskRow, VerdictRow
 from coordinator.draws import MISSED, OPEN, ROUND
+from coordinator.log_nodes import LogNodes
 from coordinator.renewals import renewal_of
 from coordinator.stamps import votes_on
 from coordinator.standing import UNSETTLED
@@ -171,7 +172,7 @@ def _inclusion(session: Session, event: Event) -> InclusionProof:
         size=anchor.size,
         root=anchor.root,
         epoch=anchor.epoch,
-        path=inclusion_proof(log.LogNodes(session), event.index, anchor.size),
+        path=inclusion_proof(LogNodes(session), event.index, anchor.size),
     )
 
 

@@ -142,7 +142,7 @@ def _keep(session: Session, pool: Pool, provider: str, task_id: str, signed: Sig
     message = signed.message
     reserved_wei = escrow.reservation_wei(pool, message.max_units)
     escrow.reserve(session, pool.pool_id, reserved_wei)
-    event = log.append(
+    log_index = log.append(
         session,
         "task.leased",
         task_id,
@@ -173,7 +173,7 @@ def _keep(session: Session, pool: Pool, provider: str, task_id: str, signed: Sig
             reserved_wei=reserved_wei,
             standing=Standing.LEASED,
             leased_time=now,
-            log_index=event.index,
+            log_index=log_index,
         )
     )
 

@@ -42,7 +42,7 @@ def commit(coordinator: Coordinator, validator: str, signed: Signed[VerdictCommi
             _check_same(known.root == message.root, f"seat {message.seat} has committed to another root as this part")
             return
         _check_epoch(session, message)
-        event = log.append(
+        log_index = log.append(
             session,
             "verdict.committed",
             ZERO_HASH,
@@ -56,7 +56,7 @@ def commit(coordinator: Coordinator, validator: str, signed: Signed[VerdictCommi
                 part=message.part,
                 root=message.root,
                 signed_commitment=signed.model_dump(mode="json"),
-                log_index=event.index,
+                log_index=log_index,
             )
         )
 
@@ -168,7 +168,7 @@ def _keep(session: Session, draw: Draw, opened: VerdictReveal) -> None:
     reason = message.reject_reason
     in_time = draw.state == OPEN
     reviews = reviews_in(session, draw.validator, opened)
-    event = log.append(
+    log_index = log.append(
         session,
         "verdict.revealed",
         message.submission_id,
@@ -198,7 +198,7 @@ def _keep(session: Session, draw: Draw, opened: VerdictReveal) -> None:
             evidence=opened.evidence.as_json(),
             opening=opened.model_dump(mode="json", include={"commitment_epoch", "part", "salt", "path"}),
             in_time=in_time,
-            log_index=event.index,
+            log_index=log_index,
         )
     )
     draw.state = REVEALED

@@ -8,10 +8,10 @@ logged goes through `canonical_json`, so two parties can't disagree on bytes.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from decimal import Decimal
+from json.encoder import encode_basestring
 
 import sha3
 
@@ -23,8 +23,7 @@ MAX_SAFE_INTEGER = 2**53 - 1
 MIN_NUMBER = 1e-4
 MAX_NESTING = 200
 """As deep as the parser of incoming messages goes."""
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-_PLAIN = frozenset({str, bool, type(None)})
+_WORDS = {None: "null", True: "true", False: "false"}
 _HASH32 = re.compile("0x[0-9a-f]{64}")
 
 
@@ -62,8 +61,7 @@ def canonical_json(value: JsonValue) -> bytes:
     b'{"a":[true,null,"\\xc3\\xa9"],"b":1}'
     """
     try:
-        plain = _normalised(value, 0)
-        return _ENCODER.encode(plain).encode()
+        return _text(value, 0).encode()
     except UnicodeEncodeError as error:
         raise NotCanonical("a text has half a surrogate pair", f"at {error.start}", "send valid Unicode") from error
 
@@ -82,19 +80,27 @@ def json_number(value: float) -> float | str:
     return value if value == 0 or abs(value) >= MIN_NUMBER else format(Decimal(repr(value)), "f")
 
 
-def _normalised(value: JsonValue, depth: int) -> JsonValue:
-    """`depth`: how many containers it is in. Texts, truths and null are as they are, and no call is spent on them."""
-    if value is None or isinstance(value, str | bool):
-        return value
+def _text(value: JsonValue, depth: int) -> str:
+    """`depth`: how many containers it is in."""
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
     if not isinstance(value, dict | list | tuple):
-        return _normalised_number(value)
+        return _number_text(value)
     if value and depth >= MAX_NESTING:
         raise NotCanonical("a value nests too deeply", f"past {MAX_NESTING} levels", "send flat documents")
+    # Texts are most of what there is: no further call is spent on them.
     below = depth + 1
-    if isinstance(value, dict):
-        items = ((key, value[key]) for key in _in_order(value))
-        return {key: item if type(item) in _PLAIN else _normalised(item, below) for key, item in items}
-    return [item if type(item) in _PLAIN else _normalised(item, below) for item in value]
+    if not isinstance(value, dict):
+        items = [encode_basestring(item) if type(item) is str else _text(item, below) for item in value]
+        return "[" + ",".join(items) + "]"
+    members = []
+    for key in _in_order(value):
+        item = value[key]
+        text = encode_basestring(item) if type(item) is str else _text(item, below)
+        members.append(f"{encode_basestring(key)}:{text}")
+    return "{" + ",".join(members) + "}"
 
 
 def _in_order(value: dict[str, JsonValue]) -> list[str]:
@@ -103,18 +109,18 @@ def _in_order(value: dict[str, JsonValue]) -> list[str]:
     return keys if "".join(keys).isascii() else sorted(keys, key=lambda key: key.encode("utf-16-be"))
 
 
-def _normalised_number(value: int | float) -> int | float:
+def _number_text(value: int | float) -> str:
     if isinstance(value, int):
         if abs(value) > MAX_SAFE_INTEGER:
             raise NotCanonical(
                 "an integer is too large for JSON", f"{value.bit_length()} bits", "write it as a decimal string"
             )
-        return value
+        return int.__repr__(value)
     if not math.isfinite(value):
         raise NotCanonical("a number has no JSON form", f"{value}", "send finite numbers")
     if value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
-        return int(value)
+        return int.__repr__(int(value))
     if not MIN_NUMBER <= abs(value) < 1e16:
         # Python and RFC 8785 write exponents differently out here, and no rule of ours needs such numbers.
         raise NotCanonical("a number is outside the canonical range", f"{value}", "use a value within 1e-4 to 1e16")
-    return value
+    return float.__repr__(value)

@@ -65,12 +65,15 @@ def event_leaf_hash(subject_id: str, event: bytes) -> str:
     The subject (a submission id, or zero) stands outside the event's hash, so that a contract can tie a leaf
     to a submission without parsing JSON.
     """
-    return event_leaf_hash_of(subject_id, hex0x(sha256(event)))
+    return _event_leaf_hash(from_hex0x(subject_id), sha256(event))
 
 
 def event_leaf_hash_of(subject_id: str, event_hash: str) -> str:
     """As `event_leaf_hash`, where only the SHA-256 of the event is at hand."""
-    subject, event = from_hex0x(subject_id), from_hex0x(event_hash)
+    return _event_leaf_hash(from_hex0x(subject_id), from_hex0x(event_hash))
+
+
+def _event_leaf_hash(subject: bytes, event: bytes) -> str:
     if len(subject) != 32 or len(event) != 32:
         raise UsageError("a leaf needs 32-byte ids", f"subject {len(subject)} bytes, event hash {len(event)} bytes")
     return leaf_hash(subject + event)
@@ -89,27 +92,28 @@ class Frontier:
 
     def __init__(self) -> None:
         self.size = 0
-        self._peaks: list[str] = []  # complete subtrees from the left, one for each bit of `size`
+        self._peaks: list[bytes] = []  # complete subtrees from the left, one for each bit of `size`
 
     @classmethod
     def load(cls, nodes: NodeReader, size: int) -> Frontier:
         """Take up a stored log where it stands."""
         frontier = cls()
         frontier.size = size
-        frontier._peaks = list(nodes.read(_cover(_Range(0, size))))
+        frontier._peaks = list(map(from_hex0x, nodes.read(_cover(_Range(0, size)))))
         return frontier
 
     @property
     def root(self) -> str:
-        return _fold(self._peaks) if self._peaks else EMPTY_ROOT
+        return _fold(list(map(hex0x, self._peaks))) if self._peaks else EMPTY_ROOT
 
     def append(self, leaf: str) -> list[Node]:
         """Add a leaf hash; returns the subtrees that it completes (the leaf itself first), to be stored."""
-        level, position, current = 0, self.size, leaf
-        completed = [Node(level, position, current)]
+        level, position, current = 0, self.size, from_hex0x(leaf)
+        completed = [Node(level, position, leaf)]
         while position & 1:
-            level, position, current = level + 1, position >> 1, node_hash(self._peaks.pop(), current)
-            completed.append(Node(level, position, current))
+            current = hashlib.sha256(b"\x01" + self._peaks.pop() + current).digest()
+            level, position = level + 1, position >> 1
+            completed.append(Node(level, position, hex0x(current)))
         self._peaks.append(current)
         self.size += 1
         return completed

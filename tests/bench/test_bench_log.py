@@ -23,7 +23,8 @@ from coordinator.audit import consistency, inclusion
 from coordinator.db.chain import Epoch
 from coordinator.db.engine import WRITES, open_engine
 from coordinator.db.log import Event
-from coordinator.log import Change, LogNodes, append_all, log_size
+from coordinator.log import Change, append_all, log_size
+from coordinator.log_nodes import LogNodes
 from protocol.api import ConsistencyProof, InclusionProof
 from protocol.canonical import from_hex0x, hex0x, sha256
 from protocol.merkle.history import Frontier, root_of, verify_consistency, verify_inclusion

@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from coordinator import log
 from coordinator.db.log import Event
+from coordinator.log_nodes import LogNodes
 from protocol.canonical import from_hex0x, sha256
 from protocol.merkle import history
 from protocol.merkle.history import MemoryLog, NodeReader, consistency_proof, inclusion_proof, root_of
@@ -100,7 +101,7 @@ def test_the_coordinators_log(site: Any, other_python: Path) -> None:
         log.append_all(session, changes[50:])
     with site.coordinator.reading() as session:
         rows = session.execute(select(Event.subject, Event.document).order_by(Event.index))
-        question = Question(log.LogNodes(session), [from_hex0x(row.subject) + sha256(row.document) for row in rows])
+        question = Question(LogNodes(session), [from_hex0x(row.subject) + sha256(row.document) for row in rows])
         size, chance = log.log_size(session), random.Random(4)
         for _ in range(150):
             old, new = sorted((chance.randrange(1, size), chance.randrange(1, size)))

@@ -15,7 +15,8 @@ from coordinator.db.log import Event
 from coordinator.db.work import TaskRow
 from coordinator.epochs import close_epoch
 from coordinator.indexer import index_chain
-from coordinator.log import LogNodes, log_size
+from coordinator.log import log_size
+from coordinator.log_nodes import LogNodes
 from coordinator.outbox import CallState
 from coordinator.sender import send_outbox
 from coordinator.versions import seal_versions, weights_view

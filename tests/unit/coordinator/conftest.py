@@ -29,7 +29,8 @@ from coordinator.db import chain as mirror
 from coordinator.db.engine import open_engine
 from coordinator.db.migrate import migrate
 from coordinator.draws import open_draws
-from coordinator.log import LogNodes, log_size, open_epoch
+from coordinator.log import log_size, open_epoch
+from coordinator.log_nodes import LogNodes
 from coordinator.rules import remember_rules
 from coordinator.settle import settle
 from protocol.api import Assignment, ContractAddresses, SubmissionEnvelope, VerdictReveal

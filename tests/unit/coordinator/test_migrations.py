@@ -10,12 +10,16 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect
+from sqlalchemy import func, inspect, select
+from sqlalchemy.orm import Session
 
 from coordinator.db import Base
 from coordinator.db.engine import open_engine, usable_database
+from coordinator.db.log import LogNode
 from coordinator.db.migrate import MIGRATIONS, migrate
+from coordinator.log_nodes import LogNodes
 from protocol.errors import ProofpoolError
+from protocol.merkle.history import Frontier, leaf_hash, root_of
 
 
 def test_migrated_tables_are_the_models_tables(tmp_path: Path) -> None:
@@ -46,6 +50,26 @@ def test_a_pool_that_is_indexed_already_gets_its_rate_of_re_audits(tmp_path: Pat
         assert connection.exec_driver_sql("SELECT pool_id, reaudit_bps FROM pool").all() == [(3, 700)]
         command.downgrade(migrations(connection), "0001")
         assert "reaudit" not in inspect(connection).get_table_names()
+    engine.dispose()
+
+
+def test_a_log_whose_whole_tree_is_stored_keeps_its_root(tmp_path: Path) -> None:
+    engine, frontier = open_engine(f"sqlite:///{tmp_path / 'old.sqlite'}"), Frontier()
+    leaves = [leaf_hash(bytes([number])) for number in range(100)]
+    nodes = [tuple(node) for leaf in leaves for node in frontier.append(leaf)]
+    with engine.connect() as connection:
+        command.upgrade(migrations(connection), "0008")
+        events = [(index, "test.event", "0x", 7, b"{}", leaf) for index, leaf in enumerate(leaves)]
+        connection.exec_driver_sql("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)", events)
+        connection.exec_driver_sql("INSERT INTO log_node VALUES (?, ?, ?)", nodes)
+        connection.commit()
+    migrate(engine)
+    with Session(engine) as session:
+        assert root_of(LogNodes(session), 100) == frontier.root
+        assert session.scalar(select(func.count()).select_from(LogNode)) == 6
+    with engine.connect() as connection:
+        command.downgrade(migrations(connection), "0008")
+        assert sorted(connection.exec_driver_sql("SELECT * FROM log_node").all()) == sorted(nodes)
     engine.dispose()
 
 
