@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from coordinator.blobs import BlobStore
 from coordinator.config import CoordinatorConfig
 from coordinator.db.engine import WRITES
+from coordinator.pieces import PieceStore
 from coordinator.refusals import Refusals
 from protocol.api import ContractAddresses
 from protocol.chain.contracts import Contracts
@@ -50,6 +51,7 @@ class Coordinator:
         self.config = config
         self.engine = engine
         self.blobs = blobs
+        self.pieces = PieceStore(config.data_dir / "pieces")
         self.deployment = deployment
         self.signer = signer
         self.clock = clock

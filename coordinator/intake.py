@@ -1,13 +1,14 @@
 """The door: a signed file for a leased task comes in, a signed receipt goes out.
 
-    envelope   signature, id, lease, deadline, rules, registration   `_check_envelope`
+    envelope   signature, id, lease, deadline, rules, registration   `check_envelope`
     bytes      size and SHA-256                                      `_check_bytes`
     content    schema, layout, bounds, proofs' form, digest          `coordinator/uploads.py`
     keep       blob, then rows and the `submission.received` leaf in one transaction
 
 In: an envelope, its signer, the file. Out: a `Receipt` with the epoch that will anchor it; or Rejected, and
 nothing has changed, but that the reason is kept where the submission is forced in on chain (`coordinator/forced.py`).
-The same submission again gets the same receipt.
+The same submission again gets the same receipt. No bytes at all stand for those that came in pieces
+(`coordinator/partial.py`).
 """
 
 from __future__ import annotations
@@ -45,14 +46,20 @@ def admit(
 def _admit_or_note(
     coordinator: Coordinator, node: str, submission_id: str, envelope: SubmissionEnvelope, file: bytes
 ) -> Signed[Receipt]:
-    message = envelope.submission.check(node, coordinator.domain)
-    if message.node != node or message.id(coordinator.domain) != submission_id:
-        raise Rejected(RejectReason.FILE_MISMATCH, "the path's id isn't that of the signed submission")
+    message = check_claim(coordinator, node, submission_id, envelope)
     try:
         return _admit(coordinator, node, submission_id, envelope, message, file)
     except Rejected as refusal:
         note_refusal(coordinator, submission_id, refusal)
         raise
+
+
+def check_claim(coordinator: Coordinator, node: str, submission_id: str, envelope: SubmissionEnvelope) -> Submission:
+    """What `node` has signed, if the path names it. Raises Rejected or SignatureInvalid."""
+    message = envelope.submission.check(node, coordinator.domain)
+    if message.node != node or message.id(coordinator.domain) != submission_id:
+        raise Rejected(RejectReason.FILE_MISMATCH, "the path's id isn't that of the signed submission")
+    return message
 
 
 def _admit(
@@ -66,8 +73,9 @@ def _admit(
     with coordinator.reading() as session:
         if known := session.get(SubmissionRow, submission_id):
             return Signed[Receipt].model_validate(known.signed_receipt)
-        task = _check_envelope(coordinator, session, message)
+        task = check_envelope(coordinator, session, message)
         rules = rules_document(session, task.rules_hash)
+    file = file or _assembled(coordinator, task.task_id, submission_id, envelope)
     _check_bytes(envelope, file, rules)
     upload = read_upload(file, rules, Signed[Task].model_validate(task.signed_task).message, task.task_id)
     if upload.content_hash != message.content_hash:
@@ -80,13 +88,21 @@ def _admit(
     with coordinator.writing() as session:
         if known := session.get(SubmissionRow, submission_id):
             return Signed[Receipt].model_validate(known.signed_receipt)
-        task = _check_envelope(coordinator, session, message)
+        task = check_envelope(coordinator, session, message)
         _check_new(session, submission_id, node, upload)
         return _keep(coordinator, session, task, submission_id, envelope, upload)
 
 
-def _check_envelope(coordinator: Coordinator, session: Session, message: Submission) -> TaskRow:
-    """The open lease that this submission is for."""
+def _assembled(coordinator: Coordinator, task_id: str, submission_id: str, envelope: SubmissionEnvelope) -> bytes:
+    """What came in pieces; if it is all there and wrong, it goes, to be sent anew."""
+    file = coordinator.pieces.read(task_id, submission_id)
+    if len(file) >= envelope.num_bytes and hex0x(sha256(file)) != envelope.file_sha256:
+        coordinator.pieces.drop(task_id)
+    return file
+
+
+def check_envelope(coordinator: Coordinator, session: Session, message: Submission) -> TaskRow:
+    """The open lease that this submission is for. Raises Rejected."""
     task = session.scalar(
         select(TaskRow).where(
             TaskRow.pool_id == message.pool_id,

@@ -4,6 +4,7 @@
     seal_versions     consumes mined beacon blocks      produces queued sealVersion calls
     seal_epochs       consumes late beacon blocks       produces queued sealEpoch calls
     expire_leases     consumes chain time               produces task.expired
+    sweep_pieces      consumes leases that are over     produces nothing: what came for them in pieces goes
     open_draws        consumes sealed epoch beacons     produces draws for the verifiers
     settle            consumes revealed verdicts        produces accepted, rejected, disputed; earnings
     reaudit           consumes settled work, beacons    produces draws of round 1; challenged; earnings
@@ -32,6 +33,7 @@ from coordinator.earnings import propose_earnings
 from coordinator.epochs import close_epoch, seal_epochs
 from coordinator.inclusions import answer_demands
 from coordinator.indexer import index_chain
+from coordinator.partial import sweep_pieces
 from coordinator.reaudits import reaudit
 from coordinator.sender import send_outbox
 from coordinator.settle import settle
@@ -47,6 +49,7 @@ STAGES: tuple[Stage, ...] = (
     seal_versions,
     seal_epochs,
     expire_leases,
+    sweep_pieces,
     open_draws,
     settle,
     reaudit,

@@ -160,6 +160,12 @@ class SubmissionEnvelope(_Shape):
     num_bytes: UInt64
 
 
+class UploadState(_Shape):
+    """How much of a submission's file the coordinator holds: the next piece begins there."""
+
+    num_bytes: UInt64
+
+
 class VerdictView(_Shape):
     """A revealed verdict, and how many later seats agree with its work stamp or dispute it."""
 

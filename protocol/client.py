@@ -116,14 +116,14 @@ class CoordinatorClient:
         self._request("DELETE", f"/v1/tasks/{task_id}")
 
     def submit(self, envelope: api.SubmissionEnvelope, submission_id: str, file: bytes) -> Signed[Receipt]:
-        header = base64.urlsafe_b64encode(envelope.model_dump_json().encode()).decode()
-        answer = self._request(
-            "PUT",
-            f"/v1/submissions/{submission_id}",
-            content=file,
-            headers={ENVELOPE_HEADER: header, "Content-Type": PARQUET},
-        )
+        """Hand in a file; without one (empty bytes), the one that was sent in pieces."""
+        answer = self._put(f"/v1/submissions/{submission_id}", envelope, file)
         return _read(Signed[Receipt], answer)
+
+    def send_piece(self, envelope: api.SubmissionEnvelope, submission_id: str, offset: int, piece: bytes) -> int:
+        """Send a piece of a file; how much of the file is there, whether or not this piece went on from there."""
+        path = f"/v1/submissions/{submission_id}/pieces"
+        return _read(api.UploadState, self._put(path, envelope, piece, params={"offset": offset})).num_bytes
 
     def submission(self, submission_id: str) -> api.SubmissionView:
         return self._get(api.SubmissionView, f"/v1/submissions/{submission_id}")
@@ -229,6 +229,12 @@ class CoordinatorClient:
     def _send(self, method: str, path: str, body: BaseModel) -> httpx.Response:
         return self._request(
             method, path, content=body.model_dump_json().encode(), headers={"Content-Type": "application/json"}
+        )
+
+    def _put(self, path: str, envelope: api.SubmissionEnvelope, body: bytes, **options: Any) -> httpx.Response:
+        header = base64.urlsafe_b64encode(envelope.model_dump_json().encode()).decode()
+        return self._request(
+            "PUT", path, content=body, headers={ENVELOPE_HEADER: header, "Content-Type": PARQUET}, **options
         )
 
     def _request(self, method: str, path: str, *, most_bytes: int = MAX_ANSWER_BYTES, **options: Any) -> httpx.Response:

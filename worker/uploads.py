@@ -1,14 +1,15 @@
 """Uploading what lies in the outbox, each entry at its own pace.
 
 In: pending entries. Out: answers, logged. A refusal that may pass postpones one entry only; a
-coordinator that doesn't answer stops the round.
+coordinator that doesn't answer stops the round. A long file goes in pieces: cut off, the next attempt goes on where the
+coordinator says that it ends.
 """
 
 from __future__ import annotations
 
 from protocol.api import SubmissionEnvelope
 from protocol.clock import Clock
-from protocol.errors import Rejected, SignatureInvalid
+from protocol.errors import CoordinatorUnreachable, Rejected, SignatureInvalid
 from protocol.reasons import RejectReason
 from protocol.telemetry import get_logger
 from protocol.wire import Receipt, Signed
@@ -16,12 +17,23 @@ from worker.membership import Membership
 from worker.outbox import Answer, Entry, Outbox
 from worker.patience import Patience
 
+PIECE_BYTES = 1 << 20
+"""Of a file that is longer than this: with a line of 20 kB a second a piece is there before its signature expires."""
+
 
 class Uploads:
     """Example: `uploads.flush()` before and after each task."""
 
-    def __init__(self, outbox: Outbox, membership: Membership, clock: Clock, patience: Patience) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        membership: Membership,
+        clock: Clock,
+        patience: Patience,
+        piece_bytes: int = PIECE_BYTES,
+    ) -> None:
         self._outbox = outbox
+        self._piece_bytes = piece_bytes
         self._membership = membership
         self._clock = clock
         self._patience = patience
@@ -37,6 +49,9 @@ class Uploads:
 
         Raises Unreachable, or Rejected: a worthless receipt is a refusal that may pass.
         """
+        if len(file) > self._piece_bytes:
+            self._send_pieces(envelope, submission_id, file)
+            file = b""
         receipt = self._membership.coordinator.submit(envelope, submission_id, file)
         try:
             message = receipt.check(self._membership.chain.record().coordinator, self._membership.domain)
@@ -45,6 +60,17 @@ class Uploads:
         if message.submission_id != submission_id:
             raise Rejected(RejectReason.FILE_MISMATCH, f"the coordinator's receipt is for {message.submission_id}")
         return receipt
+
+    def _send_pieces(self, envelope: SubmissionEnvelope, submission_id: str, file: bytes) -> None:
+        """Whatever of the file the coordinator hasn't yet. Raises Unreachable, or Rejected."""
+        client = self._membership.coordinator
+        done = client.send_piece(envelope, submission_id, 0, b"")
+        while done < len(file):
+            there = client.send_piece(envelope, submission_id, done, file[done : done + self._piece_bytes])
+            if there <= done:
+                why = f"{submission_id}: {there} bytes after a piece that began at {done}"
+                raise CoordinatorUnreachable("the coordinator keeps no piece of the file", why, "it is sent again")
+            done = there
 
     def _send(self, entry: Entry) -> Answer | None:
         try:

@@ -7,15 +7,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
 
-from coordinator import intake, submissions
+from coordinator import intake, partial, submissions
 from coordinator.api.body import BODY
 from coordinator.api.dependencies import CoordinatorOf, PageOf, SignedBy
 from coordinator.api.files import PARQUET_BODY, blob_response, page_response
-from protocol.api import CaseFile, Standing, SubmissionEnvelope, SubmissionView
+from protocol.api import CaseFile, Standing, SubmissionEnvelope, SubmissionView, UploadState
 from protocol.client import ENVELOPE_HEADER
 from protocol.errors import Rejected
 from protocol.reasons import RejectReason
-from protocol.wire import Address, Hash32, Receipt, Signed
+from protocol.wire import Address, Hash32, Receipt, Signed, UInt64
 
 router = APIRouter(tags=["submissions"])
 
@@ -28,8 +28,22 @@ def put_submission(
     submission_id: Hash32,
     envelope: Annotated[str, Header(alias=ENVELOPE_HEADER, description="base64url of a SubmissionEnvelope's JSON")],
 ) -> Signed[Receipt]:
-    """Hand in a rollout file for a leased task; repeating it gives the same receipt."""
+    """Hand in a rollout file for a leased task; repeating it gives the same receipt. No body: it came in pieces."""
     return intake.admit(coordinator, caller.address, submission_id, _envelope(envelope), request.scope[BODY])
+
+
+@router.put("/submissions/{submission_id}/pieces", openapi_extra=PARQUET_BODY)
+def put_piece(
+    coordinator: CoordinatorOf,
+    caller: SignedBy,
+    request: Request,
+    submission_id: Hash32,
+    offset: UInt64,
+    envelope: Annotated[str, Header(alias=ENVELOPE_HEADER, description="base64url of a SubmissionEnvelope's JSON")],
+) -> UploadState:
+    """A piece of a rollout file; kept if it begins where the file ends so far, which the answer says in any case."""
+    piece = request.scope[BODY]
+    return partial.admit_piece(coordinator, caller.address, submission_id, _envelope(envelope), offset, piece)
 
 
 @router.get("/submissions")

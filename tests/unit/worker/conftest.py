@@ -121,6 +121,9 @@ class FakePool:
     releases: dict[int, Signed[WeightsRelease]] = field(default_factory=dict)
     tasks: list[Signed[Task]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
+    pieces: dict[str, bytes] = field(default_factory=dict)
+    cut_after: int = 0
+    forgets_pieces: bool = False
     standings: dict[str, tuple[api.Standing, str | None]] = field(default_factory=dict)
     settlings: dict[str, api.SettlingView] = field(default_factory=dict)
     earned: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -240,15 +243,29 @@ class FakePool:
             base64.urlsafe_b64decode(request.headers[ENVELOPE_HEADER])
         )
         submission = envelope.submission.check(self.node.address, self.domain)
-        if submission.id(self.domain) != submission_id or hex0x(sha256(request.content)) != envelope.file_sha256:
+        if rest == ("pieces",):
+            return self._piece(submission_id, int(request.url.params["offset"]), request.content)
+        file = request.content or self.pieces.get(submission_id, b"")
+        if submission.id(self.domain) != submission_id or hex0x(sha256(file)) != envelope.file_sha256:
             return self._refused(RejectReason.FILE_MISMATCH)
-        header, rollouts = read_rollouts(request.content, max_rows=1000, max_tokens=1000)
+        header, rollouts = read_rollouts(file, max_rows=1000, max_tokens=1000)
         if content_hash(header, rollouts) != submission.content_hash:
             return self._refused(RejectReason.FILE_MISMATCH)
         self.received[submission_id] = envelope, rollouts
-        self.files[submission_id] = request.content
+        self.files[submission_id] = file
         receipt = Receipt(submission_id=self.receipt_for or submission_id, received_block=1, include_by_epoch=1)
         return self._answer(Signed[Receipt].by(self.receipt_signer or self.coordinator, receipt, self.domain))
+
+    def _piece(self, submission_id: str, offset: int, piece: bytes) -> httpx.Response:
+        """Kept where it goes on; `cut_after` counts down to the piece whose answer never arrives."""
+        here = self.pieces.get(submission_id, b"")
+        if offset == len(here) and not self.forgets_pieces:
+            here += piece
+        self.pieces[submission_id] = here
+        self.cut_after -= 1
+        if self.cut_after == 0:
+            raise httpx.ReadError("cut")
+        return self._answer(api.UploadState(num_bytes=len(here)))
 
     def _submission(self, submission_id: str, *rest: str) -> httpx.Response:
         """What the coordinator says of a submission, or its file."""

@@ -1,0 +1,75 @@
+"""Uploads: a long file goes in pieces, and a cut costs a piece and no file."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from protocol.errors import CoordinatorUnreachable
+from protocol.reasons import RejectReason
+from worker.loop import Worker
+from worker.patience import Patience
+from worker.uploads import Uploads
+
+PIECE = 1000
+
+
+@pytest.fixture
+def make_uploads(
+    make_worker: Callable[..., Worker], make_clock: Callable[[], Any], pool: Any
+) -> Callable[..., Uploads]:
+    """One file lies in the outbox; each call is a worker that starts."""
+    worker = make_worker()
+    pool.refusals["submissions"] = [RejectReason.STORAGE_FULL]
+    worker.turn()
+    pool.requests.clear()
+    clock = make_clock()
+    patience = Patience(clock, random.Random(0), 0.25, 30.0)
+    return lambda piece=PIECE: Uploads(worker.outbox, worker.membership, clock, patience, piece)
+
+
+def puts(pool: Any) -> list[str]:
+    return [request.rpartition("/")[2] for request in pool.requests if request.startswith("PUT")]
+
+
+def only_file(pool: Any) -> bytes:
+    (file,) = pool.files.values()
+    return bytes(file)
+
+
+def test_a_long_file_goes_in_pieces_and_is_taken_in_whole(make_uploads: Any, pool: Any) -> None:
+    (answer,) = make_uploads().flush()
+    assert answer.receipt is not None
+    num_pieces = -(-len(only_file(pool)) // PIECE)
+    assert num_pieces > 2
+    assert puts(pool) == ["pieces"] * (1 + num_pieces) + [answer.submission_id], "one asks how much is there"
+
+
+def test_a_short_file_goes_at_once(make_uploads: Any, pool: Any) -> None:
+    (answer,) = make_uploads(piece=1 << 20).flush()
+    assert puts(pool) == [answer.submission_id]
+
+
+def test_cut_off_it_goes_on_where_the_coordinator_says(make_uploads: Any, pool: Any) -> None:
+    pool.cut_after = 4  # the third piece is kept, and its answer lost
+    with pytest.raises(CoordinatorUnreachable):
+        make_uploads().flush()
+    (kept,) = pool.pieces.values()
+    assert len(kept) == 3 * PIECE
+    pool.requests.clear()
+    (answer,) = make_uploads().flush()
+    assert answer.receipt is not None
+    assert puts(pool).count("pieces") == 1 + -(-(len(only_file(pool)) - 3 * PIECE) // PIECE)
+
+
+def test_a_coordinator_that_keeps_nothing_is_not_asked_for_ever(make_uploads: Any, pool: Any) -> None:
+    pool.forgets_pieces = True
+    with pytest.raises(CoordinatorUnreachable, match="keeps no piece"):
+        make_uploads().flush()
+    assert puts(pool) == ["pieces"] * 2
+    pool.forgets_pieces = False
+    (answer,) = make_uploads().flush()
+    assert answer.receipt is not None
