@@ -23,6 +23,7 @@ from protocol.signing import TypedMessage
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {
     "settings of the worker": ("worker/config.py", "WorkerConfig"),
+    "settings of the provider": ("worker/provider/config.py", "ProviderConfig"),
     "settings of the verifier": ("verifier/config.py", "VerifierConfig"),
     "settings of the trainer": ("trainer/config.py", "TrainerConfig"),
     "recipe of the trainer": ("trainer/learner.py", "RecipeConfig"),
@@ -58,6 +59,10 @@ COMMON = {
 """Meanings of settings that explain themselves in the code."""
 
 OWN = {
+    "ProviderConfig": {
+        "ledger": "The Ledger contract, which names the others.",
+        "deployment": "Deployment file (`proofpool chain deploy`) that the chain must agree with.",
+    },
     "Plan": {
         "seed": "Keys follow from it, and the salt of the deployment together with the chain's head.",
         "num_steps": "Policy versions to train.",
@@ -153,7 +158,7 @@ def settings(file: Path, class_name: str) -> Iterator[Setting]:
     for node, after in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             name = node.target.id
-            meaning = _text_of(after) or OWN.get(class_name, COMMON)[name]
+            meaning = _text_of(after) or (COMMON | OWN.get(class_name, {}))[name]
             yield Setting(name, ast.unparse(node.annotation), _default(node.value), meaning)
 
 

@@ -22,7 +22,7 @@ from protocol.plain import plain
 COMMANDS: dict[str, tuple[str, str]] = {
     "testnet": ("testnet.commands:app", "Run all of proofpool on this machine."),
     "worker": ("worker.commands:app", "Provide rollouts for credits."),
-    "provider": ("worker.provider_commands:app", "Stand up for your nodes' work on chain."),
+    "provider": ("worker.provider.commands:app", "Stake, nodes, earnings; and stand up for your nodes' work."),
     "key": ("protocol.key_commands:app", "Make, import, list and export keys."),
     "verifier": ("verifier.commands:app", "Check submissions for credits."),
     "trainer": ("trainer.commands:app", "Take optimizer steps and broadcast weights."),

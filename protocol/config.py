@@ -41,8 +41,10 @@ def load_config(
     file: Path | None = None,
     environment: Mapping[str, str] = os.environ,
     flags: Mapping[str, Any] | None = None,
+    page: str | None = None,
 ) -> C:
-    """The configuration of `role`. Raises ConfigError that names the key, its value and where it came from."""
+    """The configuration of `role`, explained in `page` of docs. Raises ConfigError with key, value and origin."""
+    page = page or f"docs/{role}.md"
     values: dict[str, Any] = {}
     if file is not None:
         values |= _from_toml(file)
@@ -57,13 +59,13 @@ def load_config(
             raise ConfigError(
                 f"the {role}'s configuration lacks `{key}`",
                 f"it isn't in {file}" if file else "no --config was given",
-                f"set it in {file or 'a TOML file and name that with --config'}; docs/{role}.md has all settings",
+                f"set it in {file or 'a TOML file and name that with --config'}; {page} has all settings",
             ) from error
         if first["type"] == "extra_forbidden":
             raise ConfigError(
                 f"the {role}'s configuration has no setting `{key}`",
                 f"{file or 'a flag'}: {key} = {first['input']!r}",
-                f"take it out; docs/{role}.md has all settings: {', '.join(shape.model_fields)}",
+                f"take it out; {page} has all settings: {', '.join(shape.model_fields)}",
             ) from error
         raise ConfigError(
             f"the {role}'s configuration is wrong at `{key}`",

@@ -1,4 +1,4 @@
-"""`proofpool worker …`: run, status, verify. Nothing heavy is imported until one of them runs."""
+"""`proofpool worker …`: run, status, verify, consent. Nothing heavy is imported until one of them runs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from worker.config import WorkerConfig
+from worker.provider.consent_commands import consent
 
 if TYPE_CHECKING:
     from protocol.checks.basis import Given
@@ -104,6 +105,9 @@ def verify(
         print()
     if not all(report.holds for report in reports):
         raise typer.Exit(3)
+
+
+app.command()(consent)
 
 
 def _reports(subject: str | None, given: Given, config: Path | None) -> list[FileReport]:

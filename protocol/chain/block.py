@@ -79,10 +79,13 @@ class Receipt:
     gas_used: int
     contract_address: str | None
     logs: tuple[Log, ...]
+    gas_price_wei: int = 0
+    """What was paid per gas; 0 where the node doesn't say it."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Receipt:
         created = _member(document, "contractAddress")
+        is_priced = _member(document, "effectiveGasPrice") is not None
         return cls(
             transaction_hash=text_in(document, "transactionHash"),
             block_number=count_in(document, "blockNumber"),
@@ -91,6 +94,7 @@ class Receipt:
             gas_used=count_in(document, "gasUsed"),
             contract_address=text_in(document, "contractAddress") if created else None,
             logs=tuple(Log.of(log) for log in _list_in(document, "logs")),
+            gas_price_wei=number_in(document, "effectiveGasPrice") if is_priced else 0,
         )
 
 

@@ -19,6 +19,8 @@ from protocol.chain.ranges import BlockRanges
 from protocol.chain.rpc import METHOD_NOT_FOUND, JsonRpc, block_tag, quantity
 from protocol.errors import ChainError, NodeRefused, TransactionReverted, WrongChain
 
+Topics = Sequence[Sequence[str] | None]
+"""Which logs are wanted: at each place the topics that will do, or None for any (`eth_getLogs`)."""
 LOG_PAGE_BLOCKS = 1000
 HEADER_PAGE_BLOCKS = 200
 LOOK_BACK_BLOCKS = 10_000
@@ -96,14 +98,17 @@ class ChainClient:
 
         return self._header_ranges.read(first_block, last_block, read)
 
-    def logs(self, addresses: Sequence[str], first_block: int, last_block: int) -> Iterator[Log]:
+    def logs(self, addresses: Sequence[str], first_block: int, last_block: int, topics: Topics = ()) -> Iterator[Log]:
         """All logs of these contracts in [first_block, last_block], in order, in ranges that the node answers for.
 
+        With `topics`, those whose first topics are among the given ones, place by place (None: any).
         Raises ChainError where the node names one twice, or one of another block.
         """
 
         def read(start: int, end: int) -> list[Log]:
-            query = {"address": list(addresses), "fromBlock": quantity(start), "toBlock": quantity(end)}
+            query: dict[str, Any] = {"address": list(addresses), "fromBlock": quantity(start), "toBlock": quantity(end)}
+            if topics:
+                query["topics"] = [None if choice is None else list(choice) for choice in topics]
             found = self.rpc.call("eth_getLogs", query)
             if not isinstance(found, list):
                 raise ChainError("the node's answer isn't a list of logs", f"{found!r:.100}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from protocol.address import parse_address
 from protocol.amount import format_amount, parse_amount
 
 if TYPE_CHECKING:
@@ -140,8 +140,7 @@ def faucet(
     from protocol.clock import SystemClock
     from protocol.keystore import open_keystore, read_password
 
-    receiver, clock = _address(address, "ADDRESS"), SystemClock()
-    assert receiver is not None
+    receiver, clock = parse_address(address, "ADDRESS"), SystemClock()
     credits_wei, gas_wei = parse_amount(num_credits, "--credits"), parse_amount(num_coins, "--gas")
     client = _client(chain)
     with closing(client.rpc):
@@ -184,12 +183,7 @@ def _signer(client: ChainClient, keystore: Path | None, password_file: Path | No
 
 
 def _address(text: str | None, name: str) -> str | None:
-    """Small letters, as addresses are compared here; wallets print a checksum's capitals. Raises UsageError."""
-    from protocol.errors import UsageError
-
-    if text is not None and not re.fullmatch(r"0x[0-9a-fA-F]{40}", text):
-        raise UsageError("that is no address", f"{name} {text}", "an address is 0x and 40 hexadecimal digits")
-    return text and text.lower()
+    return None if text is None else parse_address(text, name)
 
 
 def _print_info(found: ChainInfo) -> None:

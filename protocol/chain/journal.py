@@ -56,11 +56,15 @@ class Pending:
         return Pending(attempts, now)
 
 
+class JournalHeld(ConfigError):
+    """Another process sends with this account now."""
+
+
 class Journal:
     """Example: `Lane(client, signer, clock, journal=Journal(config.data_dir / FILE_NAME))`."""
 
     def __init__(self, file: Path | None = None) -> None:
-        """Raises ConfigError where another process holds the file."""
+        """Raises JournalHeld where another process holds the file."""
         self._lock = threading.Lock()
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +80,7 @@ class Journal:
             self._db.close()
             if "locked" not in str(error):
                 raise
-            raise ConfigError(
+            raise JournalHeld(
                 "another process sends with this account", f"it holds {file}", "wait for it, or stop it"
             ) from error
 

@@ -11,6 +11,7 @@ gave up waiting, and sends the same call again, waits for the one that is on its
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 from protocol.chain.block import Receipt
 from protocol.chain.client import ChainClient
@@ -19,11 +20,19 @@ from protocol.chain.refusals import is_known, is_nonce_used, is_poor, is_uncerta
 from protocol.chain.transaction import Transaction
 from protocol.chain.watch import LanePolicy, Sending, Watch
 from protocol.clock import Clock
-from protocol.errors import NodeRefused
+from protocol.errors import AccountShared, NodeRefused, TransactionReverted
 from protocol.signing import Signer
 from protocol.telemetry import get_logger
 
 NUM_NONCE_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A call that an earlier process left on its way; `receipt` is None where it had no effect."""
+
+    call: Transaction
+    receipt: Receipt | None
 
 
 class Lane:
@@ -72,6 +81,28 @@ class Lane:
         with self._lock:
             self._look_after_leftovers(None)
         return True
+
+    def finish(self) -> list[Finished]:
+        """Wait for what an earlier process left on its way, and say what became of it. Raises ChainError.
+
+        For a command, before it looks at the chain: what it then does stands on all that was done before.
+        """
+        with self._lock:
+            left = self._unsettled()
+            num_used = self._client.transaction_count(self.address) if left else 0
+        return [self._finished(pending, num_used) for pending in left]
+
+    def _finished(self, pending: Pending, num_used: int) -> Finished:
+        call = pending.newest.transaction
+        if pending.nonce < num_used:
+            found = self._sending.receipt(pending)
+            self._write_off(pending)
+            return Finished(call, found[1] if found is not None and found[1].succeeded else None)
+        try:
+            return Finished(call, Watch(self._sending, self._sending.push(pending)).wait())
+        except (TransactionReverted, AccountShared) as error:  # over, and without effect
+            get_logger().warning("transaction.without_effect", nonce=pending.nonce, detail=str(error))
+            return Finished(call, None)
 
     def _sent(self, call: Transaction) -> Receipt:
         pending = self._taken_up(call) or self._started(call)

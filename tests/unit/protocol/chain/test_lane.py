@@ -392,3 +392,29 @@ def test_a_failed_receipt_without_a_reason_is_still_a_failure(call_error: Except
     chain.succeeds, chain.call_error = False, call_error
     with pytest.raises(TransactionReverted, match="failed in block 8"):
         make_lane(chain).send(TO, b"")
+
+
+def test_what_an_earlier_process_left_is_seen_through_before_anything_else_is_sent() -> None:
+    chain, journal = FakeChain(mines=lambda _: False), Journal()
+    with pytest.raises(ChainError, match="isn't mined in time"):
+        make_lane(chain, NEVER, journal).send(TO, b"left")
+    chain.mines = lambda number: number == len(chain.sent) - 1
+    left = fields(chain.sent[-1])
+    (finished,) = make_lane(chain, NEVER, journal).finish()
+    assert (finished.call.data, finished.receipt is not None) == (b"left", True)
+    assert fields(chain.sent[-1])["nonce"] == left["nonce"] and fields(chain.sent[-1])["fee"] >= left["fee"]
+    assert make_lane(chain, NEVER, journal).finish() == []
+
+
+def test_what_had_no_effect_or_lost_its_nonce_is_told_from_what_was_done() -> None:
+    for spoil in ("reverts", "taken"):
+        chain, journal = FakeChain(mines=lambda _: False), Journal()
+        with pytest.raises(ChainError, match="isn't mined in time"):
+            make_lane(chain, NEVER, journal).send(TO, b"left")
+        if spoil == "taken":
+            chain.foreign = 1
+        else:
+            chain.mines, chain.succeeds = (lambda _: True), False
+        (finished,) = make_lane(chain, NEVER, journal).finish()
+        assert (finished.call.data, finished.receipt) == (b"left", None)
+        assert make_lane(chain, NEVER, journal).finish() == []

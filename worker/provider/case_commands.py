@@ -1,4 +1,4 @@
-"""`proofpool provider …`: what a provider does on chain for its nodes' work."""
+"""Commands of `proofpool provider` that stand up for a node's work: against a coordinator, and before the Court."""
 
 from __future__ import annotations
 
@@ -7,18 +7,10 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Stand up for your nodes' work on chain.")
-
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The worker's TOML file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-@app.callback()
-def provider() -> None:
-    """Stand up for your nodes' work on chain."""
-
-
-@app.command()
 def force_intake(
     submission_id: Annotated[str, typer.Argument(metavar="HASH", help="A submission that isn't taken in.")],
     config: ConfigFile = None,
@@ -39,7 +31,6 @@ def force_intake(
     print(f"if the log doesn't answer: proofpool audit challenge-inclusion {forced.submission_id} --pool ID …")
 
 
-@app.command()
 def appeal(
     submission_id: Annotated[str, typer.Argument(metavar="HASH", help="A submission that is accused.")],
     config: ConfigFile = None,
