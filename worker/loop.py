@@ -72,7 +72,7 @@ class Worker:
     @classmethod
     def make_engine(cls, config: WorkerConfig) -> Engine:
         """The engine that the configuration names."""
-        return make_engine(config.engine, max_batch=config.max_batch)
+        return make_engine(config.engine, max_batch=config.max_batch, dtype=config.dtype, vllm=config.vllm)
 
     def run(self, stop: threading.Event) -> None:
         """Turn until `stop`; a task at hand is finished first. Raises SelfCheckFailed, and what no wait can mend."""

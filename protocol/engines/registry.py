@@ -5,13 +5,24 @@ from __future__ import annotations
 from typing import Literal
 
 from protocol.engines.base import Engine
+from protocol.engines.vllm.options import Dtype, VllmOptions
 
-EngineName = Literal["torch"]
+EngineName = Literal["torch", "vllm"]
 
 
-def make_engine(name: EngineName, *, max_batch: int) -> Engine:
-    """An engine without weights that decodes up to `max_batch` rollouts together."""
-    assert name == "torch"
+def make_engine(
+    name: EngineName, *, max_batch: int, dtype: Dtype = "float32", vllm: VllmOptions | None = None
+) -> Engine:
+    """An engine without weights that decodes up to `max_batch` rollouts together; `vllm` is for the one of that name.
+
+    Raises ConfigError where the engine's library isn't installed.
+    """
+    if name == "vllm":
+        from protocol.engines.vllm.engine import VllmEngine
+
+        return VllmEngine(max_batch, dtype, vllm)
+    import torch
+
     from protocol.engines.torch import TorchEngine
 
-    return TorchEngine(max_batch)
+    return TorchEngine(max_batch, {"float32": torch.float32, "bfloat16": torch.bfloat16}[dtype])
