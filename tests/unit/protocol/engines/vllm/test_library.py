@@ -67,7 +67,7 @@ def test_modules_that_vllm_stumbles_over_are_hidden_for_a_while(monkeypatch: pyt
     class Bound:
         """As cffi's libraries are: `vars` of it is no dict."""
 
-        __dict__ = property(lambda self: dict)  # type: ignore[assignment]
+        __dict__ = property(lambda self: len)  # type: ignore[assignment]
 
     odd, plain = ModuleType("odd_one"), ModuleType("plain_one")
     odd.library = Bound()  # type: ignore[attr-defined]
