@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -22,6 +22,7 @@ from coordinator.stamps import num_disputed_by_validator
 from protocol.api import Status, Use
 from protocol.errors import ProofpoolError
 from protocol.merkle.history import root_of
+from protocol.metrics import MetricSpec, Values, families
 
 MAX_LAG_SECONDS = 60.0
 """A coordinator further behind the chain isn't ready."""
@@ -69,6 +70,23 @@ def check_ready(coordinator: Coordinator, session: Session) -> None:
         )
 
 
+ROLE = "coordinator"
+METRICS = (
+    MetricSpec("indexed_block", "gauge", "Newest indexed block."),
+    MetricSpec("head_block", "gauge", "Newest block that the chain's node has named."),
+    MetricSpec("lag_seconds", "gauge", "How far behind the chain the database may be."),
+    MetricSpec("committed_epochs", "gauge", "Epochs on chain."),
+    MetricSpec("log_size", "gauge", "Leaves of the audit log."),
+    MetricSpec("pending_groups", "gauge", "Accepted groups that wait for a batch."),
+    MetricSpec("earned_wei", "gauge", "Gross earnings of all accounts."),
+    MetricSpec("disputed_stamps", "gauge", "Work stamps that more seats dispute than confirm."),
+    MetricSpec("claimed_wei", "gauge", "Paid out by the contracts."),
+    MetricSpec("tasks", "gauge", "Tasks by standing.", ("standing",)),
+    MetricSpec("reaudits", "gauge", "Settled submissions by their re-audit.", ("state",)),
+    MetricSpec("outbox_calls", "gauge", "Chain calls by state.", ("state",)),
+)
+
+
 class StatusMetrics:
     """What Prometheus scrapes, read from the database when it asks."""
 
@@ -79,28 +97,20 @@ class StatusMetrics:
         with self._coordinator.reading() as session:
             now = status(self._coordinator, session)
         plain = {
-            "indexed_block": ("Newest indexed block.", now.freshness.indexed_block),
-            "head_block": ("Newest block that the chain's node has named.", now.freshness.head_block),
-            "lag_seconds": ("How far behind the chain the database may be.", now.freshness.lag_seconds),
-            "committed_epochs": ("Epochs on chain.", now.committed_epochs),
-            "log_size": ("Leaves of the audit log.", now.log_size),
-            "pending_groups": ("Accepted groups that wait for a batch.", now.num_pending_groups),
-            "earned_wei": ("Gross earnings of all accounts.", now.earned_wei),
-            "disputed_stamps": ("Work stamps that more seats dispute than confirm.", sum(now.disputed_stamps.values())),
-            "claimed_wei": ("Paid out by the contracts.", now.claimed_wei),
+            "indexed_block": now.freshness.indexed_block,
+            "head_block": now.freshness.head_block,
+            "lag_seconds": now.freshness.lag_seconds,
+            "committed_epochs": now.committed_epochs,
+            "log_size": now.log_size,
+            "pending_groups": now.num_pending_groups,
+            "earned_wei": now.earned_wei,
+            "disputed_stamps": sum(now.disputed_stamps.values()),
+            "claimed_wei": now.claimed_wei,
         }
-        for name, (text, value) in plain.items():
-            yield GaugeMetricFamily(f"proofpool_coordinator_{name}", text, value=float(value))
-        yield _labelled("tasks", "Tasks by standing.", "standing", now.num_by_standing)
-        yield _labelled("reaudits", "Settled submissions by their re-audit.", "state", now.num_by_reaudit)
-        yield _labelled("outbox_calls", "Chain calls by state.", "state", now.outbox)
-
-
-def _labelled(name: str, text: str, label: str, values: dict[str, int]) -> Metric:
-    family = GaugeMetricFamily(f"proofpool_coordinator_{name}", text, labels=[label])
-    for value, count in values.items():
-        family.add_metric([value], float(count))
-    return family
+        labelled = {"tasks": now.num_by_standing, "reaudits": now.num_by_reaudit, "outbox_calls": now.outbox}
+        values: dict[str, Values] = {name: {(): float(value)} for name, value in plain.items()}
+        values |= {name: {(label,): count for label, count in found.items()} for name, found in labelled.items()}
+        yield from families(ROLE, METRICS, values)
 
 
 def _count(session: Session, column: object, condition: object) -> int:

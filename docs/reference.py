@@ -7,6 +7,7 @@ between `<!-- generated: NAME -->` and `<!-- end -->`. Used by docs/generate.py;
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -231,10 +232,34 @@ def _kinds(root: type[ProofpoolError]) -> Iterator[type[ProofpoolError]]:
         yield from _kinds(child)
 
 
+def metrics_table(module: str) -> str:
+    """The metrics of a role, as they are scraped."""
+    found = importlib.import_module(module)
+    lines = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    for one in found.METRICS:
+        labels = ", ".join(f"`{label}`" for label in one.labels) or "–"
+        lines.append(f"| `{one.full_name(found.ROLE)}` | {one.kind} | {labels} | {one.meaning} |")
+    return "\n".join(lines)
+
+
+def alerts_example() -> str:
+    """A message's fields, out of its shape."""
+    from worker.incidents import AlertMessage
+
+    lines = ["| field | type |", "|---|---|"]
+    for name, field in AlertMessage.model_fields.items():
+        kind = str(field.annotation).removeprefix("<class '").removesuffix("'>").replace("typing.", "")
+        lines.append(f"| `{name}` | `{kind.replace('|', chr(92) + '|')}` |")
+    return "\n".join(lines)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "reasons": reasons_table,
     "messages": messages,
     "exit codes": exit_codes,
+    "metrics of the worker": partial(metrics_table, "worker.metrics"),
+    "metrics of the coordinator": partial(metrics_table, "coordinator.status"),
+    "fields of an alert": alerts_example,
     "summary of the testnet": summary_table,
     **{f"thresholds of {name}": partial(limits.limits_table, name) for name in limits.file_names()},
 }

@@ -31,6 +31,8 @@ MAX_FILE_BYTES = 256 << 20
 """Of a rollout file, sixteen times what a coordinator takes unless it is told otherwise."""
 MAX_BATCH_BYTES = 4 << 30
 MAX_NOTE_BYTES = 64 << 10
+UNUSABLE = "the coordinator's answer can't be used"
+"""What an error says of one that speaks another version, or is no coordinator."""
 MOST_RETRY_AFTER_SECONDS = 300.0
 """A coordinator that asks for more is asked again all the same: it may have recovered, or lie."""
 MAX_DIGITS = 10
@@ -268,9 +270,7 @@ def _bounded(streamed: httpx.Response, most_bytes: int) -> httpx.Response:
 
 
 def _useless(request: httpx.Request, why: str) -> CoordinatorUnreachable:
-    return CoordinatorUnreachable(
-        "the coordinator's answer can't be used", f"{request.method} {request.url}: {why}", "are both of one version?"
-    )
+    return CoordinatorUnreachable(UNUSABLE, f"{request.method} {request.url}: {why}", "are both of one version?")
 
 
 def _read(shape: type[A], answer: httpx.Response) -> A:

@@ -59,6 +59,18 @@ class WorkerConfig(RoleConfig):
     retry_most_seconds: float = Field(default=30.0, gt=0)
     give_up_seconds: float = Field(default=3600.0, gt=0)
     """A submission that is only ever told to retry is given up this long after its task's deadline."""
+    metrics_address: str | None = None
+    """Where `/metrics` (Prometheus) and `/healthz` answer, such as `127.0.0.1:9464`; without it, nowhere."""
+    stall_seconds: float = Field(default=900.0, gt=0)
+    """`/healthz` is 503 once nothing has moved for this long, and nothing is waited for."""
+    look_seconds: float = Field(default=60.0, gt=0)
+    """Pause between two looks at coordinator and chain, for metrics and alerts."""
+    alert_webhook_file: Path | None = None
+    """Its first line (mode 0600) is the URL that alerts are posted to; else `PROOFPOOL_ALERT_WEBHOOK` is, if set."""
+    alert_minutes: float = Field(default=60.0, gt=0)
+    """An alert is sent once nothing was accepted for this many minutes."""
+    alert_disk_bytes: int = Field(default=2 << 30, ge=0)
+    """An alert is sent once less is free under `data_dir`."""
     log_format: Literal["auto", "json", "pretty"] = "auto"
 
     @property

@@ -28,7 +28,7 @@ from worker.joining import join
 from worker.loop import Worker
 from worker.membership import Membership
 from worker.patience import Patience
-from worker.state_file import StateFile
+from worker.surroundings import surrounded
 from worker.weights import Follower, Weights
 
 WEIGHTS_TIMEOUT_SECONDS = 60.0
@@ -43,7 +43,7 @@ def run_worker(
     activity = Activity(clock, installed_version("proofpool"))
     configure_logging("worker", config.log_format, observers=[activity.observe])
     torch.set_num_threads(config.num_threads)
-    with StateFile(config.data_dir, activity, clock):
+    with surrounded(config, activity, clock):
         WorkerProcess(config, worker_class, clock, stop_on_signals("worker")).run()
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from worker.status import NodeStatus
 
 LAST_KNOWN_FILE = "last_known.json"
-FROM_COORDINATOR = ("min_allotment_wei", "pool_version")
+FROM_COORDINATOR = ("min_allotment_wei", "pool_version", "rules_hash")
 FROM_CHAIN = ("provider", "allotment_wei")
 FROM_BOTH = ("earned_wei", "claimed_wei", "claimable_wei", "withheld_wei", "pending_wei", "unrooted_wei", "next_payout")
 UNSURE = (PaymentState.UNKNOWN, PaymentState.ACCEPTED)

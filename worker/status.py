@@ -92,6 +92,7 @@ class NodeStatus(_Shape):
     pending_wei: Wei | None
     unrooted_wei: Wei | None
     next_payout: Payout | None
+    rules_hash: Hash32 | None
     pool_version: int | None
     local_versions: tuple[int, ...]
     lag: int | None
@@ -211,6 +212,7 @@ def _put_together(
         pending_wei=account.pending_wei if account else None,
         unrooted_wei=work.unrooted_wei,
         next_payout=account.next_payout if account else None,
+        rules_hash=pool.rules_hash if pool else None,
         pool_version=pool.policy_version if pool else None,
         local_versions=here.policy_versions,
         lag=_lag(pool, here),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Response, status
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from coordinator.api.dependencies import CoordinatorOf
 from coordinator.status import StatusMetrics, check_ready
 from coordinator.status import status as coordinator_status
 from protocol.api import Status
+from protocol.metrics import exposition
 
 router = APIRouter(tags=["health"])
 
@@ -35,6 +36,4 @@ def readyz(coordinator: CoordinatorOf) -> None:
 @router.get("/metrics", response_class=Response)
 def get_metrics(coordinator: CoordinatorOf) -> Response:
     """Prometheus text."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(StatusMetrics(coordinator))
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(exposition(StatusMetrics(coordinator)), media_type=CONTENT_TYPE_LATEST)

@@ -35,6 +35,7 @@ from worker.folder import WorkerFolder
 from worker.loop import Worker
 from worker.membership import Membership
 from worker.patience import Patience
+from worker.status import NodeStatus
 from worker.weights import Weights
 
 POOL_ID = 1
@@ -436,5 +437,35 @@ def make_config(tmp_path: Path) -> Callable[..., WorkerConfig]:
             "follow_seconds": 0.001,
         }
         return WorkerConfig.model_validate({**settings, **changes})
+
+    return make
+
+
+@pytest.fixture
+def make_status() -> Callable[..., NodeStatus]:
+    """A status in which all is well, with what a test changes of it."""
+
+    def make(**changes: Any) -> NodeStatus:
+        process = {"is_running": True, "pid": 1, "started_time": 1.0, "written_time": 1.0, "phase": "working"}
+        unknown = ("earned_wei", "claimed_wei", "claimable_wei", "withheld_wei", "pending_wei", "unrooted_wei")
+        values: dict[str, Any] = {
+            "verdict": "EARNING",
+            "why": "1 of the last 1 submissions accepted",
+            "todo": "",
+            "time": 1_000_000.0,
+            "version": "0.1.0",
+            "node": "0x" + "11" * 20,
+            "process": {**process, "waiting": (), "tokens_per_second": 1.0},
+            "provider": "0x" + "22" * 20,
+            "allotment_wei": 1,
+            "min_allotment_wei": 1,
+            **dict.fromkeys((*unknown, "next_payout", "last_submission", "rules_hash"), None),
+            **dict.fromkeys(("pool_version", "lag", "num_leases", "num_pending", "num_judged", "num_accepted"), 0),
+            "local_versions": (0,),
+            "recent": (),
+            "as_of": {"coordinator": 1_000_000.0, "chain": 1_000_000.0},
+            "unanswered": (),
+        }
+        return NodeStatus.model_validate({**values, **changes})
 
     return make

@@ -1,0 +1,38 @@
+"""What runs beside a worker's loop for whoever looks after it: state file, health and metrics, alerts.
+
+In: `WorkerConfig`, the process's `Activity`. Out: a context that holds while the worker runs. The state file is always
+written; the server runs where `metrics_address` is set, the lookout where that or a webhook is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import httpx
+
+from protocol.clock import Clock
+from worker.activity import Activity
+from worker.alerts import Lookout, webhook_of
+from worker.config import WorkerConfig
+from worker.health import HealthServer
+from worker.metrics import WorkerMetrics
+from worker.state_file import StateFile
+from worker.status import look
+
+
+@contextmanager
+def surrounded(config: WorkerConfig, activity: Activity, clock: Clock) -> Iterator[None]:
+    """Raises ConfigError where another worker has the folder or the address, or the webhook is none."""
+    with ExitStack() as stack:
+        webhook = webhook_of(config, os.environ)
+        stack.enter_context(StateFile(config.data_dir, activity, clock))
+        if config.metrics_address or webhook:
+            http = stack.enter_context(httpx.Client())
+            lookout = stack.enter_context(Lookout(config, lambda: look(config, clock), http, webhook, clock))
+            if config.metrics_address:
+                metrics = WorkerMetrics(activity, config.data_dir, lambda: lookout.status, lookout.num_open)
+                address, stall_seconds = config.metrics_address, config.stall_seconds
+                stack.enter_context(HealthServer(address, activity, metrics, stall_seconds))
+        yield
