@@ -27,6 +27,7 @@ SETTINGS = {
     "settings of the provider": ("worker/provider/config.py", "ProviderConfig"),
     "settings of the verifier": ("verifier/config.py", "VerifierConfig"),
     "settings of the trainer": ("trainer/config.py", "TrainerConfig"),
+    "settings of a rehearsal": ("trainer/rehearsal.py", "RehearsalConfig"),
     "recipe of the trainer": ("trainer/learner.py", "RecipeConfig"),
     "objective of the trainer": ("trainer/loss.py", "ObjectiveConfig"),
     "clip of the trainer": ("trainer/loss.py", "ClipConfig"),

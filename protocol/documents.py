@@ -31,6 +31,7 @@ SHAPES: dict[str, str] = {
     "key list": "protocol.key_commands:KeyList",
     "key export": "protocol.key_commands:KeyExport",
     "verifier status": "verifier.status:VerifierStatus",
+    "trainer filter": "trainer.problem_filter:FilterReport",
     "verifier overlap": "verifier.completions:OverlapReport",
     "verifier check": "protocol.checks.report:FileReport",
     "verifier calibrate": "verifier.calibration.document:ThresholdFile",

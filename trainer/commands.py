@@ -1,4 +1,4 @@
-"""`proofpool trainer`: run the trainer of a pool."""
+"""`proofpool trainer`: run the trainer of a pool; before there is one, choose problems and rehearse; look at curves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(help="Take optimizer steps and broadcast weights.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 @app.callback()
@@ -24,3 +26,77 @@ def run(
     from trainer.process import run_trainer
 
     run_trainer(config, num_steps)
+
+
+@app.command()
+def rehearse(
+    config: Annotated[Path | None, typer.Option(help="TOML file; see docs/trainer.md.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where metrics.jsonl goes; a folder without a run.")] = None,
+    num_steps: Annotated[int | None, typer.Option(help="Optimizer steps of a batch each.")] = None,
+    lag: Annotated[int | None, typer.Option(help="How many versions behind each batch is, exactly.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Other prompts and other noise.")] = None,
+) -> None:
+    """The whole recipe in one process: no chain, no proofs, and the policy lag emulated exactly."""
+    from protocol.clock import SystemClock
+    from protocol.config import load_config
+    from protocol.engines.registry import make_engine
+    from protocol.progress import Progress
+    from trainer.rehearsal import RehearsalConfig, rehearse
+
+    flags = {"data_dir": data_dir, "num_steps": num_steps, "lag": lag, "seed": seed}
+    resolved = load_config(RehearsalConfig, "rehearsal", config, flags=flags)
+    engine = make_engine("torch", max_batch=resolved.max_batch)
+    with Progress("steps", resolved.num_steps) as progress:
+        rehearse(resolved, engine, SystemClock(), progress)
+
+
+@app.command("filter")
+def filter_command(
+    model: Annotated[Path, typer.Option(help="Hugging Face folder of the base model.")],
+    rules: Annotated[Path, typer.Option(help="The pool's rules, or the ones that it is going to have.")],
+    out: Annotated[Path, typer.Option(help="Folder of report.json, and of what is measured so far.")],
+    num_problems: Annotated[int, typer.Option(min=1, help="How many are measured.")] = 1024,
+    first: Annotated[int, typer.Option(min=0, help="Number of the first one.")] = 0,
+    num_samples: Annotated[int, typer.Option(min=1, help="Completions a problem: k of pass@k.")] = 8,
+    low: Annotated[float, typer.Option(min=0, max=1, help="Least share that passes of a kept problem.")] = 0.125,
+    high: Annotated[float, typer.Option(min=0, max=1, help="Greatest share that passes of a kept problem.")] = 0.5,
+    seed: Annotated[int, typer.Option(min=0, help="Of the samples' noise.")] = 0,
+    max_batch: Annotated[int, typer.Option(min=1, help="Rollouts that decode together.")] = 256,
+    as_json: Json = False,
+) -> None:
+    """Which problems the base model passes sometimes but not often: pass@k within [--low, --high].
+
+    The kept numbers go into the rules' environment as `only`. A run that is cut short goes on where it was.
+    """
+    from protocol.engines.registry import make_engine
+    from trainer.filter_run import REPORT, filter_run
+
+    report = filter_run(
+        make_engine("torch", max_batch=max_batch),
+        model,
+        rules,
+        out,
+        first=first,
+        num_problems=num_problems,
+        num_samples=num_samples,
+        seed=seed,
+        limits=(low, high),
+    )
+    if as_json:
+        print(report.model_dump_json(indent=2))
+        return
+    kept, measured = len(report.indexes), len(report.passes)
+    print(f"{kept} of {measured} problems kept ({kept / measured:.1%}); avg@{num_samples} {report.average:.3f}")
+    print(f"report: {out / REPORT}; put its `indexes` into the environment's configuration as `only`")
+
+
+@app.command()
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or files named metrics.jsonl.")],
+    out: Annotated[Path, typer.Option(help="A .png or .html file.")] = Path("curves.html"),
+) -> None:
+    """Draw the curves of one or more runs."""
+    from trainer.plot import draw, read_curves
+
+    draw([read_curves(run) for run in runs], out)
+    print(out)

@@ -88,6 +88,11 @@ def read_batch(
         if (fault := fault_of(rollout, rules, vocab_size, offer.step)) is not None:
             submission_id = offer.groups[row // rules.group_size].submission_id
             raise UnfitRow(submission_id, fault)
+    return batch_of(rollouts, rules, scale)
+
+
+def batch_of(rollouts: Sequence[Rollout], rules: Rules, scale: AdvantageScale = "std") -> TrainingBatch:
+    """Samples of whole groups, in order, with their advantages."""
     penalties = [length_penalty(rollout, rules.lengths) for rollout in rollouts]
     rewards = torch.tensor([r.task_reward - penalty for r, penalty in zip(rollouts, penalties, strict=True)])
     advantages = group_advantages(rewards.reshape(-1, rules.group_size), scale).flatten().tolist()

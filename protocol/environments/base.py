@@ -15,10 +15,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, field_validator
 
 from protocol.canonical import canonical_hash
 from protocol.errors import UsageError
@@ -41,8 +42,17 @@ class EnvironmentConfig(BaseModel):
     """Appended where a target length is set, with {target} in it; empty: the prompt doesn't tell."""
     answer_marker: str = ""
     """The answer is what follows the last of these, white space stripped; empty: the whole completion."""
+    only: tuple[NonNegativeInt, ...] = ()
+    """The problems that are asked, by their number in the environment; empty: all (`proofpool trainer filter`)."""
     reward: Literal["pass", "score"] = "pass"
     """`pass`: 1 for a score of exactly 1, else 0. `score`: the environment's own score, partial credit included."""
+
+    @field_validator("only")
+    @classmethod
+    def _in_order(cls, only: tuple[int, ...]) -> tuple[int, ...]:
+        if any(later <= earlier for earlier, later in pairwise(only)):
+            raise ValueError("the problems must be in rising order, each once")
+        return only
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,19 @@ class Environment(ABC):
         """What the environment itself says of how hard a problem is: numbers by name, none where it says nothing."""
         return {}
 
+    @property
+    def num_asked(self) -> int:
+        """How many problems tasks draw from: all, or those that the configuration names."""
+        return len(self.config.only) or self.num_problems
+
+    def asked(self, place: int) -> Problem:
+        """The problem that a task draws with this number; raises UsageError outside 0 to `num_asked` - 1."""
+        if not self.config.only:
+            return self.problem(place)
+        if not 0 <= place < self.num_asked:
+            raise UsageError("no such problem", f"number {place} of {self.num_asked}")
+        return self.problem(self.config.only[place])
+
     def problem(self, index: int) -> Problem:
         """The training problem with this index; raises UsageError outside 0 to `num_problems` - 1."""
         if not 0 <= index < self.num_problems:
@@ -137,7 +160,8 @@ class Environment(ABC):
         return canonical_hash(
             {
                 "identity": self.identity(),
-                "config": self.config.model_dump(mode="json"),
+                # A configuration without a choice of problems has the hash that it had before there were choices.
+                "config": self.config.model_dump(mode="json", exclude=None if self.config.only else {"only"}),
                 "tokenizer_hash": self.tokenizer.tokenizer_hash,
                 "stop_ids": list(self.tokenizer.eos_ids),
             }

@@ -33,7 +33,12 @@ def load_environment(name: str, config: dict[str, Any], tokenizer: Tokenizer) ->
 
     Example: `load_environment("reasoning_gym", {"dataset": "chain_sum"}, Tokenizer.load(folder))`.
     """
-    return _loader(name)(config, tokenizer)
+    environment = _loader(name)(config, tokenizer)
+    only = environment.config.only
+    if only and only[-1] >= environment.num_problems:
+        why = f"`only` names {only[-1]}, there are {environment.num_problems}"
+        raise ConfigError(f"the environment {name!r} hasn't got a problem that it is to ask", why)
+    return environment
 
 
 def environment_of(rules: EnvironmentRules, tokenizer: Tokenizer) -> Environment:

@@ -36,9 +36,9 @@ class Counting:
 class CountingEnvironment:
     """Problem i asks with the tokens (i, target length)."""
 
-    num_problems = 1000
+    num_asked = 1000
 
-    def problem(self, index: int) -> Counting:
+    def asked(self, index: int) -> Counting:
         return Counting(index, f"counting:{index}")
 
     def prompt(self, problem: Counting, target_length: int) -> list[int]:

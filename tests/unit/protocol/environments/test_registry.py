@@ -9,7 +9,7 @@ import pytest
 
 from protocol.environments.reasoning_gym import ReasoningGym
 from protocol.environments.registry import environment_names, environment_of, load_environment
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, UsageError
 from protocol.rules import EnvironmentRules
 from protocol.tokenizer import Tokenizer
 
@@ -32,6 +32,27 @@ def test_rules_get_their_environment_and_no_other(tokenizer: Tokenizer) -> None:
     assert environment_of(rules, tokenizer).environment_hash == environment.environment_hash
     with pytest.raises(ConfigError, match="isn't the pool's"):
         environment_of(rules.model_copy(update={"config": {**CONFIG, "seed": 1}}), tokenizer)
+
+
+def test_only_chosen_problems_are_asked(tokenizer: Tokenizer) -> None:
+    config = {"dataset": "chain_sum", "num_problems": 50}
+    everything = load_environment("reasoning_gym", config, tokenizer)
+    chosen = load_environment("reasoning_gym", {**config, "only": [3, 7, 49]}, tokenizer)
+    assert (everything.num_asked, chosen.num_asked) == (50, 3)
+    assert [chosen.asked(place) for place in range(3)] == [everything.problem(index) for index in (3, 7, 49)]
+    assert everything.asked(7) == everything.problem(7)
+    assert chosen.environment_hash != everything.environment_hash
+    for place in (-1, 3):
+        with pytest.raises(UsageError, match="no such problem"):
+            chosen.asked(place)
+
+
+@pytest.mark.parametrize(
+    ("only", "match"), [([50], "hasn't got a problem"), ([4, 4], "wrong"), ([5, 4], "wrong"), ([-1], "wrong")]
+)
+def test_a_choice_that_the_environment_hasnt_got_is_refused(tokenizer: Tokenizer, only: list[int], match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        load_environment("reasoning_gym", {"dataset": "chain_sum", "num_problems": 50, "only": only}, tokenizer)
 
 
 def test_the_package_is_imported_only_when_an_environment_is_loaded() -> None:

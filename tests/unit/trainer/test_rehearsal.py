@@ -1,0 +1,171 @@
+"""A rehearsal trains on exactly the versions that its lag says, and evaluation and filter measure what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.clock import SystemClock
+from protocol.engines.base import generate
+from protocol.engines.torch import TorchEngine
+from protocol.environments.base import Environment
+from protocol.environments.registry import load_environment
+from protocol.errors import UsageError
+from protocol.progress import Unseen
+from protocol.rules import EnvironmentRules, Rules, SamplingRules
+from protocol.tokenizer import Tokenizer
+from testnet.plan import BASE_MODEL
+from testnet.task import ENVIRONMENT_CONFIG, ENVIRONMENT_NAME
+from trainer.evaluation import pass_counts, pass_rates
+from trainer.filter_run import MEASURED, REPORT, filter_run
+from trainer.learner import RecipeConfig
+from trainer.rehearsal import RehearsalConfig, rehearse
+
+FEW_PROBLEMS = {**ENVIRONMENT_CONFIG, "num_problems": 200}
+
+
+@pytest.fixture(scope="module")
+def environment() -> Environment:
+    return load_environment(ENVIRONMENT_NAME, FEW_PROBLEMS, Tokenizer.load(BASE_MODEL))
+
+
+@pytest.fixture
+def small_rules(rules: Rules, environment: Environment, tmp_path: Path) -> Path:
+    """A pool whose tasks are two groups of four."""
+    chosen = EnvironmentRules(name=ENVIRONMENT_NAME, config=FEW_PROBLEMS, environment_hash=environment.environment_hash)
+    changed = rules.model_copy(update={"environment": chosen, "sampling": SamplingRules(max_new_tokens=24)})
+    file = tmp_path / "rules.json"
+    file.write_text(changed.model_dump_json())
+    return file
+
+
+@pytest.fixture
+def run(small_rules: Path, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+    """Rehearse, and give the lines of metrics.jsonl."""
+
+    def make(name: str, **settings: Any) -> list[dict[str, Any]]:
+        recipe = RecipeConfig(learning_rate=1e-4, warmup_steps=0, optimizer_steps=1, grad_norm_clip=1.0)
+        config = RehearsalConfig(
+            base_model=BASE_MODEL,
+            rules=small_rules,
+            data_dir=tmp_path / name,
+            groups_per_step=2,
+            num_held_back=4,
+            recipe=recipe,
+            **settings,
+        )
+        rehearse(config, TorchEngine(max_batch=8), SystemClock(), Unseen())
+        return [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+
+    return make
+
+
+def test_each_batch_is_exactly_the_lag_behind(run: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:
+    lines = run("lagging", num_steps=4, lag=2, drop_flat_groups=False)
+    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
+    # Versions 0, 0, 0 and 1 feed the steps that start from versions 0, 1, 2 and 3.
+    assert [line["mean_policy_lag"] for line in lines[1:]] == [0, 1, 2, 2]
+    assert [line["max_policy_lag"] for line in lines[1:]] == [0, 1, 2, 2]
+    assert sorted(folder.name for folder in (tmp_path / "lagging" / "versions").iterdir()) == ["2", "3", "4"]
+    assert [("held_back_average" in line) for line in lines] == [True, False, False, False, True]
+
+
+def test_a_rehearsal_repeats_itself_and_another_seed_does_not(run: Callable[..., list[dict[str, Any]]]) -> None:
+    def without_time(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+    first, again, other = (run(name, num_steps=1, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1)))
+    assert without_time(first) == without_time(again)
+    assert without_time(first) != without_time(other)
+
+
+def test_groups_without_variance_are_replaced_and_counted(run: Callable[..., list[dict[str, Any]]]) -> None:
+    kept, dropped = (run(name, num_steps=1, drop_flat_groups=drop)[1] for name, drop in (("kept", False), ("d", True)))
+    assert kept["num_rollouts"] == dropped["num_rollouts"] == 8
+    assert (kept["num_dropped_groups"], kept["num_generated_rollouts"]) == (0, 8)
+    assert dropped["num_generated_rollouts"] >= 8 + 4 * dropped["num_dropped_groups"] - 4
+    assert dropped["grad_norm"] > 0
+
+
+def test_a_folder_with_a_run_is_not_written_over(run: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:
+    run("once", num_steps=1)
+    before = (tmp_path / "once" / "metrics.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="has a run already"):
+        run("once", num_steps=1)
+    assert (tmp_path / "once" / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def engine() -> TorchEngine:
+    engine = TorchEngine(max_batch=16)
+    engine.load(BASE_MODEL)
+    return engine
+
+
+def test_passes_of_a_problem_do_not_depend_on_its_company(engine: TorchEngine, environment: Environment) -> None:
+    sampling = SamplingRules(max_new_tokens=24)
+    problems = [environment.problem(index) for index in range(6)]
+
+    def count(*places: int) -> list[int]:
+        return pass_counts(engine, environment, [problems[place] for place in places], sampling, 3, seed=5)
+
+    together = count(0, 1, 2, 3, 4, 5)
+    assert [count(place)[0] for place in range(6)] == together
+    assert 0 < sum(together) < 18
+    rates = pass_rates(together, 3)
+    assert rates.average == pytest.approx(sum(together) / 18)
+    assert rates.at_least_once == sum(found > 0 for found in together) / 6 >= rates.average
+
+
+def test_the_filter_keeps_what_lies_between_its_limits_and_goes_on_where_it_was(
+    small_rules: Path, engine: TorchEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainer.problem_filter.CHUNK_PROBLEMS", 4)
+
+    def keep(out: str, **changes: Any) -> Any:
+        settings = {"first": 3, "num_problems": 8, "num_samples": 4, "seed": 0, "limits": (0.25, 0.5)} | changes
+        return filter_run(engine, BASE_MODEL, small_rules, tmp_path / out, **settings)
+
+    report = keep("whole")
+    assert report.indexes == tuple(3 + i for i, passes in enumerate(report.passes) if passes in (1, 2))
+    assert len(report.passes) == 8
+    assert json.loads((tmp_path / "whole" / REPORT).read_text())["indexes"] == list(report.indexes)
+
+    calls = []
+    monkeypatch.setattr(
+        "trainer.problem_filter.pass_counts", lambda *args: calls.append(len(args[2])) or pass_counts(*args)
+    )
+    assert keep("whole", limits=(0.0, 1.0)).indexes == tuple(range(3, 11))  # other limits cost nothing
+    assert calls == []
+    measured = tmp_path / "whole" / MEASURED
+    measured.write_bytes(measured.read_bytes()[:-3])  # killed within the second line
+    assert keep("whole").passes == report.passes
+    assert calls == [4]
+    assert keep("whole", num_problems=10).passes[:8] == report.passes  # and more problems cost what they add
+    assert calls == [4, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"num_problems": 201}, "aren't so many"),
+        ({"limits": (0.6, 0.5)}, "no problem can be kept"),
+        ({"seed": 1}, "measured something else"),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_refused(
+    small_rules: Path, engine: TorchEngine, tmp_path: Path, changes: dict[str, Any], match: str
+) -> None:
+    settings: dict[str, Any] = {"first": 0, "num_problems": 1, "num_samples": 1, "seed": 0, "limits": (0.0, 1.0)}
+    filter_run(engine, BASE_MODEL, small_rules, tmp_path, **settings)
+    with pytest.raises(UsageError, match=match):
+        filter_run(engine, BASE_MODEL, small_rules, tmp_path, **settings | changes)
+
+
+def test_an_engine_is_left_idle(engine: TorchEngine) -> None:
+    assert not engine.has_work
+    assert list(generate(engine, [])) == []

@@ -1,0 +1,61 @@
+"""`proofpool trainer filter`: everything around `trainer/problem_filter.py`.
+
+In: the command's options. Out: the report, printed by the command and written into the folder `--out`, beside what it
+was made of: with other limits it costs nothing, and more problems cost what they add.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from protocol.checks.basis import read_document
+from protocol.engines.base import Engine
+from protocol.environments.registry import environment_of
+from protocol.errors import UsageError
+from protocol.files import write_atomically
+from protocol.lock import FolderLock
+from protocol.progress import Progress
+from protocol.rules import Rules
+from protocol.tokenizer import Tokenizer
+from protocol.weights import WEIGHTS_FILE
+from trainer.problem_filter import FilterPlan, FilterReport, filter_problems, num_chunks
+
+MEASURED, REPORT = "measured.jsonl", "report.json"
+
+
+def filter_run(
+    engine: Engine,
+    model: Path,
+    rules_file: Path,
+    out: Path,
+    *,
+    first: int,
+    num_problems: int,
+    num_samples: int,
+    seed: int,
+    limits: tuple[float, float],
+) -> FilterReport:
+    """Raises UsageError for an impossible range, ConfigError for another environment than the rules'."""
+    rules = read_document(rules_file, Rules)
+    environment = environment_of(rules.environment, Tokenizer.load(model))
+    if first + num_problems > environment.num_problems:
+        raise UsageError(
+            "there aren't so many problems",
+            f"{first} + {num_problems} of {environment.num_problems}",
+            "measure fewer, or raise the environment's num_problems",
+        )
+    if limits[0] > limits[1]:
+        raise UsageError("no problem can be kept", f"--low {limits[0]} is above --high {limits[1]}")
+    plan = FilterPlan(
+        environment_hash=environment.environment_hash,
+        model_sha256=hashlib.sha256((model / WEIGHTS_FILE).read_bytes()).hexdigest(),
+        first=first,
+        num_samples=num_samples,
+        seed=seed,
+    )
+    engine.load(model)
+    with FolderLock(out, "filter"), Progress("chunks of problems", num_chunks(num_problems)) as progress:
+        report = filter_problems(plan, num_problems, rules, environment, engine, out / MEASURED, limits, progress)
+    write_atomically(out / REPORT, report.model_dump_json(indent=2).encode() + b"\n")
+    return report

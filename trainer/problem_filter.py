@@ -1,0 +1,126 @@
+"""The offline filter: which problems the base model passes sometimes, but not often.
+
+    training problems ─▶ k samples each ─▶ passes ─▶ those with low ≤ passes / k ≤ high
+
+In: a model, a pool's rules, a range of problems. Out: a `FilterReport`, whose `indexes` go into the environment's
+configuration (`only`). What is measured is kept line by line, so that a run that is cut short goes on. Source:
+INTELLECT-2 (arXiv:2505.07291), section 3.3.1: pass@8 of the base model in [12.5 %, 50 %].
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from protocol.engines.base import Engine
+from protocol.environments.base import Environment
+from protocol.errors import UsageError
+from protocol.files import write_atomically
+from protocol.progress import Steps
+from protocol.rules import Rules
+from protocol.wire import Hash32
+from trainer.evaluation import pass_counts
+
+CHUNK_PROBLEMS = 64
+"""Problems between two lines of what is measured."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class FilterPlan(BaseModel):
+    """What is measured; a run goes on only under the same plan."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    environment_hash: Hash32
+    model_sha256: str
+    first: int
+    num_samples: int
+    seed: int
+
+
+class FilterReport(BaseModel):
+    """Which problems are kept, and what the model made of all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    schema_version: Literal[1] = 1
+    plan: FilterPlan
+    low: Share
+    high: Share
+    indexes: tuple[int, ...]
+    """The kept ones."""
+    passes: tuple[int, ...]
+    """Of each problem, `plan.first` onwards."""
+    average: Share
+    """avg@k over all problems."""
+
+
+def is_kept(passes: int, num_samples: int, low: float, high: float) -> bool:
+    return low <= passes / num_samples <= high
+
+
+def filter_problems(
+    plan: FilterPlan,
+    num_problems: int,
+    rules: Rules,
+    environment: Environment,
+    engine: Engine,
+    journal: Path,
+    limits: tuple[float, float],
+    progress: Steps,
+) -> FilterReport:
+    """Measure what isn't measured yet. Raises UsageError where the journal is of another plan."""
+    passes = _read(journal, plan)
+    while len(passes) < num_problems:
+        start = plan.first + len(passes)
+        size = min(CHUNK_PROBLEMS, num_problems - len(passes))
+        progress.doing(f"problems {start} to {start + size - 1}")
+        problems = [environment.problem(index) for index in range(start, start + size)]
+        found = pass_counts(engine, environment, problems, rules.sampling, plan.num_samples, plan.seed)
+        _append(journal, found)
+        passes += found
+        progress.step()
+    return report_of(plan, passes[:num_problems], *limits)
+
+
+def report_of(plan: FilterPlan, passes: Sequence[int], low: float, high: float) -> FilterReport:
+    kept = [plan.first + place for place, count in enumerate(passes) if is_kept(count, plan.num_samples, low, high)]
+    return FilterReport(
+        plan=plan,
+        low=low,
+        high=high,
+        indexes=tuple(kept),
+        passes=tuple(passes),
+        average=sum(passes) / (plan.num_samples * len(passes)),
+    )
+
+
+def num_chunks(num_problems: int) -> int:
+    return -(-num_problems // CHUNK_PROBLEMS)
+
+
+def _read(journal: Path, plan: FilterPlan) -> list[int]:
+    """What an earlier run has measured; the last line counts only if it is whole."""
+    if not journal.exists():
+        write_atomically(journal, plan.model_dump_json().encode() + b"\n")
+        return []
+    head, *lines = journal.read_text().split("\n")
+    if head != plan.model_dump_json():
+        raise UsageError(
+            "an earlier run measured something else", f"{journal} has {head}", "name another folder with --out"
+        )
+    whole, torn = lines[:-1], lines[-1]
+    if torn:
+        os.truncate(journal, journal.stat().st_size - len(torn.encode()))
+    return [count for line in whole for count in json.loads(line)]
+
+
+def _append(journal: Path, passes: Sequence[int]) -> None:
+    with journal.open("a") as file:
+        file.write(json.dumps(list(passes)) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
