@@ -24,6 +24,7 @@ SHAPES: dict[str, str] = {
     "provider withdraw": "worker.provider.report:ProviderReport",
     "provider nodes": "worker.provider.nodes:NodeList",
     "provider revoke": "worker.provider.report:ProviderReport",
+    "provider claim": "worker.provider.claiming:ClaimReport",
     "provider force-intake": "worker.force:ForcedIntake",
     "provider appeal": "worker.appeal:Appeal",
     "key new": "protocol.key_commands:KeyFile",

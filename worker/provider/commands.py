@@ -16,6 +16,7 @@ from worker.provider.options import Given, looks, sends
 if TYPE_CHECKING:
     from worker.provider.plan import Plan
     from worker.provider.report import ProviderReport
+    from worker.provider.wallet import Wallet
 
 app = typer.Typer(no_args_is_help=True, help="Stake, nodes, earnings; and stand up for your nodes' work.")
 
@@ -108,7 +109,7 @@ def stake(amount: Amount, node: NodeOption = None, *, given: Given) -> None:
     """
     from worker.provider.carrying import carry_out
     from worker.provider.registration import plan_more_stake, plan_stake
-    from worker.provider.wallet import Wallet, pool_of
+    from worker.provider.wallet import pool_of
 
     amount_wei, address = _needed(amount), _address(node, "--node")
     pool_id = pool_of(given.config) if address is not None else None
@@ -201,6 +202,40 @@ def revoke(
 
     address = parse_address(node, "ADDRESS")
     _show(carry_out("revoke", given.config, given.manner, lambda wallet: plan_revoke(wallet, address)), given)
+
+
+@app.command()
+@sends
+def claim(
+    statements: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[STATEMENT]…", help="Files of statements, where no coordinator serves them."),
+    ] = None,
+    others: Annotated[
+        list[str] | None, typer.Option("--from", metavar="URL", help="A further pool's coordinator; again for more.")
+    ] = None,
+    *,
+    given: Given,
+) -> None:
+    """Have all that can be claimed paid into the wallet: one transaction a pool, however many epochs it is of.
+
+    Says what cases withhold, and when the rest can be claimed. Statements are held against the chain's roots.
+    """
+    from worker.provider.carrying import carry_out
+    from worker.provider.claiming import ClaimReport, PoolEarnings, plan_claim
+    from worker.provider.earnings_source import sources_of
+    from worker.provider.holdings import first_block_of
+
+    found, first_block = list[PoolEarnings](), first_block_of(given.config)
+    with sources_of(given.config, statements or (), others or ()) as sources:
+
+        def make_plan(wallet: Wallet) -> Plan:
+            plan, pools = plan_claim(wallet, sources, first_block)
+            found[:] = pools
+            return plan
+
+        report = carry_out("claim", given.config, given.manner, make_plan)
+    _show(ClaimReport(**dict(report), earnings=tuple(found)), given)
 
 
 app.command()(force_intake)

@@ -15,15 +15,14 @@ from protocol.chain.contracts import Contracts
 from protocol.chain.lane import Lane
 from protocol.chain.pool import FOREVER, ChainPool
 from protocol.draw import DrawnSeat, draw_seats
+from protocol.earnings import StatedEarnings
 from protocol.errors import (
     NotEligible,
-    NotFound,
     ProofpoolError,
     SignatureInvalid,
     TransactionReverted,
     VerificationFailed,
 )
-from protocol.merkle.standard import earnings_tree
 from protocol.wire import ZERO_HASH, EarningsAttestation, EpochAttestation, Signed
 from verifier.takeover import AttestedEarnings, AttestedEpoch, check_silent
 
@@ -64,7 +63,7 @@ class Committer:
         """Commit the earnings that the documents agree on. Raises NotEligible without the pool's accept quorum."""
         check_silent(self.contracts, self.pool_id)
         one = _agreed(documents)
-        _check_root(one)
+        StatedEarnings.of(one)
         wanted = EarningsAttestation(
             pool_id=one.pool_id, epoch=one.epoch, root=one.root, total_wei=one.total_wei, seat=0
         )
@@ -77,12 +76,7 @@ class Committer:
 
     def claim(self, document: AttestedEarnings, account: str) -> int:
         """Have `account` paid what it has earned by this document: the amount. Raises NotFound, NotEligible."""
-        _check_root(document)
-        earned = document.earned_wei()
-        if account not in earned:
-            raise NotFound("the account has no earnings in this file", account, "check the address")
-        proof = earnings_tree(earned).proof(sorted(earned).index(account))
-        call = (self.pool_id, document.epoch, account, earned[account], proof)
+        call = StatedEarnings.of(document).claim_of(account)
         try:
             events = self.contracts.events(self.contracts.send(self.lane, "ledger", "claim", *call))
         except TransactionReverted as error:
@@ -159,13 +153,6 @@ def _agreed(documents: Sequence[DocumentT]) -> DocumentT:
             "give files that do, and ask why the others don't",
         )
     return documents[0]
-
-
-def _check_root(document: AttestedEarnings) -> None:
-    """Raises VerificationFailed where the accounts aren't those of root and total."""
-    earned = document.earned_wei()
-    if not earned or (earnings_tree(earned).root, sum(earned.values())) != (document.root, document.total_wei):
-        raise VerificationFailed("the accounts aren't those of the root", document.root, "leave that file out")
 
 
 def _chosen(drawn: Sequence[DrawnSeat], signatures: Mapping[int, str], quorum: int) -> tuple[list[int], list[str]]:
