@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 SHAPES: dict[str, str] = {
     "testnet up": "testnet.summary:Summary",
     "worker status": "worker.status:NodeStatus",
+    "worker explain": "worker.explain:Explanation",
     "worker verify": "protocol.checks.report:FileReports",
     "worker consent": "worker.provider.consent:NodeConsent",
     "provider register": "worker.provider.report:ProviderReport",

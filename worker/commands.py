@@ -73,6 +73,36 @@ def status(
 
 
 @app.command()
+def explain(
+    subject: Annotated[str, typer.Argument(metavar="HASH", help="A submission, or the task that it is for.")],
+    config: ConfigFile = None,
+    judge: Annotated[
+        bool | None,
+        typer.Option("--judge/--no-judge", help="Judge it here too; by default where tokens or proofs are off."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Why work was refused: reason, measured value and threshold, the first token that is off, and what to do.
+
+    The sentence is the log's, as `proofpool trace` has it; the numbers are the validators'; the token is found by
+    judging the file on this machine. Needs no key.
+    """
+    from protocol.plain import plain
+
+    settings = _settings(config)
+    _limit_threads(settings)
+    from worker.explain import explain as found_of
+    from worker.explain import explainable, explanation_lines
+
+    found = found_of(settings, explainable(subject), judges_here=judge)
+    if as_json:
+        print(found.model_dump_json())
+        return
+    for line in explanation_lines(found):
+        print(plain(line))
+
+
+@app.command()
 def verify(
     subject: Annotated[
         str | None,

@@ -106,7 +106,7 @@ class FakeChain:
 class FakePool:
     """A coordinator that leases and takes in, and an origin under the same address.
 
-    `settlings`, `earned` (by epoch, then account) and `slashes` are what it says of money.
+    `settlings`, `earned` (by epoch, then account) and `slashes` are what it says of money, `fates`, `verdicts` of work.
     `outage` makes everything unreachable; `refusals` are given to the next requests of a path's first word;
     `loses_leases` makes leases whose answer never arrives; `receipt_signer` and `receipt_for` make receipts that bind
     nobody, or speak of something else.
@@ -129,6 +129,8 @@ class FakePool:
     settlings: dict[str, api.SettlingView] = field(default_factory=dict)
     earned: dict[int, dict[str, int]] = field(default_factory=dict)
     slashes: dict[str, int] = field(default_factory=dict)
+    fates: dict[str, Fate] = field(default_factory=dict)
+    verdicts: dict[str, tuple[api.VerdictView, ...]] = field(default_factory=dict)
     received: dict[str, tuple[api.SubmissionEnvelope, list[Rollout]]] = field(default_factory=dict)
     returned: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
@@ -219,8 +221,7 @@ class FakePool:
         """Any task, and what was handed in for it."""
         task = next((task for task in self.tasks if task.message.id(self.domain) == task_id), None)
         if task is None:
-            problem = api.Problem(type="about:blank", title="not found", status=404, code="not_found")
-            return httpx.Response(404, content=problem.model_dump_json().encode())
+            return self._not_found()
         handed_in = {e.submission.message.counter: submission_id for submission_id, (e, _) in self.received.items()}
         submission_id = handed_in.get(task.message.counter)
         standing = api.Standing.RECEIVED if submission_id else api.Standing.LEASED
@@ -291,6 +292,7 @@ class FakePool:
             epoch=0,
             log_index=1,
             settling=self.settlings.get(submission_id),
+            verdicts=self.verdicts.get(submission_id, ()),
         )
         return self._answer(view)
 
@@ -309,7 +311,20 @@ class FakePool:
         entry = api.LogEntry(index=index, subject=zero, event_hash=zero, leaf_hash=zero, event={"time": index + 1})
         return httpx.Response(200, content=TypeAdapter(list[api.LogEntry]).dump_json([entry]))
 
-    def _trace(self, request: httpx.Request, submission_id: str) -> httpx.Response:
+    def _trace(self, request: httpx.Request, subject: str) -> httpx.Response:
+        """What the log says of a submission or its task, where a test has said so; else of a slash."""
+        told = self.fates.get(subject)
+        if told is None and subject not in self.slashes:
+            return self._not_found()
+        if told is None:
+            return self._slash(subject)
+        taken_in = subject if subject in self.received else next(iter(self.received), None)
+        freshness = api.Freshness(head_block=1, indexed_block=1, chain_time=1, lag_seconds=0)
+        return self._answer(
+            Trace(subject=subject, submission_id=taken_in, what_happened=told, stages=(), freshness=freshness)
+        )
+
+    def _slash(self, submission_id: str) -> httpx.Response:
         """As far as the Registry's slash goes."""
         values = {"amount": str(self.slashes[submission_id])}
         event = {"stage": "chain", "id": None, "status": "Slashed", "signer": None, "time": 1, "values": values}
@@ -327,6 +342,10 @@ class FakePool:
 
     def _answer(self, document: Any) -> httpx.Response:
         return httpx.Response(200, content=document.model_dump_json().encode())
+
+    def _not_found(self) -> httpx.Response:
+        problem = api.Problem(type="about:blank", title="not found", status=404, code="not_found")
+        return httpx.Response(404, content=problem.model_dump_json().encode())
 
     def _refused(self, reason: RejectReason) -> httpx.Response:
         problem = api.Problem(type="about:blank", title="refused", status=409, code=reason.value)
@@ -469,3 +488,14 @@ def make_status() -> Callable[..., NodeStatus]:
         return NodeStatus.model_validate({**values, **changes})
 
     return make
+
+
+@pytest.fixture
+def asked(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks a coordinator by its URL asks the fake pool's."""
+    for module in ("basis", "local_check"):
+        client = f"protocol.checks.{module}.CoordinatorClient"
+        monkeypatch.setattr(client, lambda url: CoordinatorClient(url, transport=httpx.MockTransport(pool.handle)))
+    real = httpx.Client
+    transport = httpx.MockTransport(pool.handle)
+    monkeypatch.setattr(httpx, "Client", lambda **options: real(**{"transport": transport} | options))

@@ -8,12 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from protocol.checks.report_table import print_report
 from protocol.cli import run
-from protocol.client import CoordinatorClient
 from protocol.errors import UsageError
 from protocol.reasons import RejectReason
 from protocol.rollouts import Rollout, read_rollouts, write_rollouts
@@ -119,17 +117,6 @@ def test_a_copy_of_what_was_sent_is_held_against_what_was_signed(
     (report,) = reports_of(make_config(), str(copy))
     assert (report.outcome, report.reason) == ("drop", "file_mismatch")
     assert report.checks[-1].detail.startswith("damaged or edited")
-
-
-@pytest.fixture
-def asked(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks a coordinator by its URL asks the fake pool's."""
-    for module in ("basis", "local_check"):
-        client = f"protocol.checks.{module}.CoordinatorClient"
-        monkeypatch.setattr(client, lambda url: CoordinatorClient(url, transport=httpx.MockTransport(pool.handle)))
-    real = httpx.Client
-    transport = httpx.MockTransport(pool.handle)
-    monkeypatch.setattr(httpx, "Client", lambda **options: real(**{"transport": transport} | options))
 
 
 @pytest.mark.usefixtures("asked")
