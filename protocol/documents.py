@@ -26,6 +26,7 @@ SHAPES: dict[str, str] = {
     "provider nodes": "worker.provider.nodes:NodeList",
     "provider revoke": "worker.provider.report:ProviderReport",
     "provider claim": "worker.provider.claiming:ClaimReport",
+    "provider statement": "worker.provider.statement:ProviderStatement",
     "provider force-intake": "worker.force:ForcedIntake",
     "provider appeal": "worker.appeal:Appeal",
     "key new": "protocol.key_commands:KeyFile",

@@ -238,6 +238,34 @@ def claim(
     _show(ClaimReport(**dict(report), earnings=tuple(found)), given)
 
 
+@app.command()
+@looks
+def statement(
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="DAY", help="From this day or UTC time on: 2026-11-01, or with T08:30."),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="DAY", help="Up to this day, with it; or to before a UTC time.")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="A line a credit or claim, with a header.")] = False,
+    log: Annotated[
+        Path | None, typer.Option("--log", help="A log of `audit export --format jsonl`, instead of a coordinator's.")
+    ] = None,
+    *,
+    given: Given,
+) -> int:
+    """Every credit with its submission, verdicts and transactions, and a balance that adds up to the contracts'.
+
+    Exit code 3, and each difference named, where log and contracts contradict each other.
+    """
+    from worker.provider.statement_run import print_statement, run_statement
+    from worker.provider.statement_table import period_of
+
+    found = run_statement(given.config, given.manner.provider, log, period_of(start, end))
+    return print_statement(found, as_csv=as_csv, as_json=given.manner.as_json)
+
+
 app.command()(force_intake)
 app.command()(appeal)
 
