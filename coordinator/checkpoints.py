@@ -53,8 +53,9 @@ def checkpoint(session: Session, epoch: int | None = None) -> str:
     signed = select(Epoch.checkpoint).where(Epoch.checkpoint.is_not(None)).order_by(Epoch.epoch.desc()).limit(1)
     note = session.scalar(signed if epoch is None else signed.where(Epoch.epoch == epoch))
     if note is None:
-        what = "no checkpoint is signed yet" if epoch is None else "no checkpoint is signed for this epoch"
-        raise NotFound(what, "" if epoch is None else str(epoch), "a pool without a checkpoint key signs none")
+        which = "of the log" if epoch is None else f"of epoch {epoch}"
+        why = f"none {which}: its epoch isn't on chain yet, or the pool has no checkpoint key"
+        raise NotFound("no checkpoint is signed", why, "ask for GET /v1/epochs: heads are on chain in any case")
     return note
 
 

@@ -21,6 +21,7 @@ from protocol.patience import impatient
 from protocol.reasons import RejectReason
 from protocol.rules import Rules
 from protocol.trace import Trace
+from protocol.unfolding import check_unfolding
 from protocol.wire import EarningsAttestation, Receipt, Renewal, Signed, Task, VerdictCommitment, WeightsRelease
 
 ENVELOPE_HEADER = "Proofpool-Submission"
@@ -276,10 +277,13 @@ def _useless(request: httpx.Request, why: str) -> CoordinatorUnreachable:
 def _read(shape: type[A], answer: httpx.Response) -> A:
     """The answer's body. A coordinator that says something else is as good as one that doesn't answer."""
     try:
+        check_unfolding(answer.content)
         return TypeAdapter(shape).validate_json(answer.content)
     except ValidationError as error:
         first = error.errors()[0]
         raise _useless(answer.request, f"{first['msg']} at {first['loc']}") from error
+    except ValueError as error:
+        raise _useless(answer.request, str(error)) from error
 
 
 def _text(answer: httpx.Response) -> str:
@@ -297,6 +301,7 @@ def _retry_after_seconds(answer: httpx.Response) -> float:
 def _problem(answer: httpx.Response) -> ProofpoolError:
     """The error that a refusal stands for."""
     try:
+        check_unfolding(answer.content)
         problem = api.Problem.model_validate_json(answer.content)
         if problem.code == "not_found":
             return NotFound("the coordinator has no such object", problem.detail, problem.hint)

@@ -23,6 +23,15 @@ from protocol.wire import ZERO_HASH, Hash32, SchemaVersion, UInt64
 
 RECEIVED, ACCEPTED, BATCHED, REORGED = "submission.received", "submission.accepted", "batch.leased", "chain.reorged"
 RENEWED = "task.renewed"
+TYPES = (
+    *(f"task.{one}" for one in ("leased", "renewed", "expired", "abandoned", "reorged")),
+    *(f"submission.{one}" for one in ("received", "refused", "accepted", "rejected", "disputed", "challenged")),
+    *("draw.opened", "draw.missed", "verdict.committed", "verdict.revealed", "stamp.disputed"),
+    *(f"reaudit.{one}" for one in ("drawn", "agreed", "disagreed", "undecided")),
+    *("group.unused", "batch.leased", "batch.consumed", "batch.refused"),
+    *("weights.announced", "earnings.proposed", "door.refused", "epoch.closed", "chain.reorged"),
+)
+"""Every type of leaf, but copies of contract events: docs/protocol.md says what each is."""
 CHAIN = "chain."
 MAX_RELATED = 10_000
 """Leaves about one subject: a submission has some dozens."""

@@ -6,6 +6,7 @@ In: a run that is done and still up. Out: `Findings`, and bundles in the run fol
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from testnet.money import claim_all
 from testnet.run import Run
 from verifier.audit.bundle.ground import chain_ground
 from verifier.audit.bundle.verify import verify_bundle
+from verifier.audit.log.copies import Copies
 from verifier.audit.reports.money import Books, audit_books, read_books
 from verifier.audit.step import Report, Values, must_hold, take_step
 from verifier.audit.watch.checkpoint import log_key
@@ -81,29 +83,35 @@ def _findings(run: Run, contracts: Contracts) -> Findings:
         verify_bundle(bundle, chain_ground(bundle, contracts), submission_id)
         for submission_id, bundle in zip(submission_ids, bundles, strict=True)
     ]
-    books = read_books(run.coordinator, contracts, run.genesis.pool_id)
+    with closing(open_store(run.run_dir / "audit")) as memory:
+        watch = _watch(run, contracts, memory)
+        watched = _watched(watch, run.genesis.pool_id, contracts.client.chain_id)
+        books = read_books(run.coordinator, contracts, run.genesis.pool_id, watch.history)
+        money = audit_books(books, contracts)
+        owed_wei = _owed(books)
     return Findings(
-        reports=(*reports, audit_books(books, contracts), _watched(run, contracts)),
+        reports=(*reports, money, watched),
         submission_ids=submission_ids,
         trusted_head=keep_bundles(bundles, submission_ids, run.run_dir),
         ledger_root=books.head[1],
         paid_wei=books.paid_wei,
-        owed_wei=_owed(books),
+        owed_wei=owed_wei,
         slashed=tuple(sorted(run.observer.tally.slashed)),
         releases=tuple(run.coordinator.weights(version).release.message for version in (0, run.plan.num_steps)),
     )
 
 
-def _watched(run: Run, contracts: Contracts) -> Report:
-    """Every leaf of the log, its times, and the newest checkpoint, as somebody sees them who watches the pool."""
+def _watch(run: Run, contracts: Contracts, memory: sqlite3.Connection) -> Watch:
     pool_id = run.genesis.pool_id
-    key = log_key(contracts, pool_id)
-    with closing(open_store(run.run_dir / "audit")) as memory:
-        watch = Watch(memory, run.coordinator, ChainPool(contracts, pool_id), key=key)
-        faults = [alert.line() for alert in watch.turn() if alert.is_fault]
-        progress = watch.progress
-    step = take_step("watch", partial(_no_faults, faults, progress))
-    return Report(f"log of pool {pool_id}", (step,), f"chain {contracts.client.chain_id}", f"{progress.size} leaves")
+    chain, copies = ChainPool(contracts, pool_id), partial(Copies, contracts, pool_id)
+    return Watch(memory, run.coordinator, chain, key=log_key(contracts, pool_id), open_events=copies)
+
+
+def _watched(watch: Watch, pool_id: int, chain_id: int) -> Report:
+    """Every leaf of the log, its times, and the newest checkpoint, as somebody sees them who watches the pool."""
+    faults = [alert.line() for alert in watch.turn() if alert.is_fault]
+    step = take_step("watch", partial(_no_faults, faults, watch.progress))
+    return Report(f"log of pool {pool_id}", (step,), f"chain {chain_id}", f"{watch.progress.size} leaves")
 
 
 def _no_faults(faults: list[str], progress: Progress) -> Values:

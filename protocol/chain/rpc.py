@@ -19,6 +19,7 @@ from pydantic_core import from_json
 from protocol.clock import Clock, SystemClock
 from protocol.errors import ChainError, NodeRefused, UsageError
 from protocol.patience import impatient
+from protocol.unfolding import check_unfolding
 
 NUM_ATTEMPTS = 4
 RETRY_SECONDS = 0.25
@@ -105,7 +106,7 @@ class JsonRpc:
         timeout = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         for attempt in itertools.count(1):
             try:
-                return from_json(self._answer(body, timeout).raise_for_status().content)
+                return _parsed(self._answer(body, timeout).raise_for_status().content)
             except httpx.TimeoutException as error:
                 raise ChainError("the node doesn't answer in time", f"{self.url}: {error}", self._hint()) from error
             except httpx.TransportError as error:
@@ -151,10 +152,16 @@ def _has_id(answer: object) -> bool:
     return isinstance(answer, dict) and isinstance(answer.get("id"), int)
 
 
+def _parsed(content: bytes) -> Any:
+    """Raises ValueError for what is no JSON, or would take too much memory."""
+    check_unfolding(content)
+    return from_json(content)
+
+
 def _refusal(response: httpx.Response) -> Any:
     """The JSON-RPC error that some nodes send with an HTTP status of its own; None where there is none."""
     try:
-        answer = from_json(response.content)
+        answer = _parsed(response.content)
     except ValueError:
         return None
     return answer if isinstance(answer, dict) and isinstance(answer.get("error"), dict) else None

@@ -214,7 +214,9 @@ def test_a_rewritten_reason_is_found_and_no_story_is_told(
     try:
         code, shown = command("audit", "show", past.hashes["dropped"], *past.chain)
         assert code == 3 and "can't be told" in shown.splitlines()[-1]
-        assert [line for line in shown.splitlines() if line.startswith("✗")][0].count("submission.rejected") == 1
+        # Whoever rewrites the leaf's hash as well takes its neighbours' proofs away: there is no other copy of it.
+        wrong = [line for line in shown.splitlines() if line.startswith("✗")]
+        assert any("submission.rejected" in line for line in wrong) and (carefully or len(wrong) == 1)
         document = json.loads(command("audit", "show", past.hashes["dropped"], *past.chain, "--json")[1])
         assert document["what_happened"] is None and document["result"] == "failed"
     finally:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from protocol.reasons import Outcome, RejectReason
 from tests.documents import checked
 from tests.integration.conftest import LOG_SECRET, Start, World, new_world
 from tests.integration.served import served
+from verifier.audit.log.copies import Copies
 from verifier.audit.log.log_reader import heads_on_chain
 from verifier.audit.step import Report, StepState
 from verifier.audit.watch.alerts import Alert
@@ -65,7 +67,8 @@ def memory(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 def watching(world: World, memory: sqlite3.Connection, **options: Any) -> Watch:
     contracts = world.contracts
     key = log_key(contracts, world.pool_id)
-    return Watch(memory, world.client(), ChainPool(contracts, world.pool_id), key=key, **options)
+    copies = partial(Copies, contracts, world.pool_id)
+    return Watch(memory, world.client(), ChainPool(contracts, world.pool_id), key=key, open_events=copies, **options)
 
 
 def changed(world: World, lie: Callable[[Session], None]) -> Callable[[], None]:

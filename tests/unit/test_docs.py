@@ -86,6 +86,14 @@ def test_each_event_is_in_the_protocol() -> None:
     assert sorted(event for event in named if f"`{event}`" not in page) == []
 
 
+def test_the_types_of_events_are_those_of_the_protocols_table() -> None:
+    from protocol.events import TYPES
+
+    table = (ROOT / "docs" / "protocol.md").read_text().partition("### Events")[2].partition("`door.refused` has")[0]
+    listed = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert sorted(TYPES) == sorted(set(listed) - {"chain.<Event>"})
+
+
 def test_each_endpoint_is_in_the_coordinators_page() -> None:
     from coordinator.api.app import create_app
 

@@ -35,7 +35,11 @@ LedgerOption = Annotated[
 BundleOption = Annotated[Path | None, typer.Option("--bundle", help="Check this file instead of asking.")]
 TrustedHeadOption = Annotated[
     str | None,
-    typer.Option("--trusted-head", metavar="EPOCH:SIZE:ROOT|FILE", help="A log head that you know, or a checkpoint."),
+    typer.Option(
+        "--trusted-head",
+        metavar="EPOCH:SIZE:ROOT|FILE",
+        help="A log head that you know, or its file.",
+    ),
 ]
 ModelOption = Annotated[
     Path | None, typer.Option("--model", help="Folder of the policy version; else fetched as it is on chain.")

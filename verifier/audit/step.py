@@ -65,8 +65,33 @@ def must_hold(what: str, holds: bool, why: str = "") -> None:
         raise VerificationFailed(what, why)
 
 
+class Conclusion:
+    """What an audit comes to; whoever has it says whether something is wrong (`has_failed`), and its `anchor`."""
+
+    anchor: str
+
+    @property
+    def has_failed(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def result(self) -> str:
+        """`failed`, `ok`, or `consistent, not anchored`."""
+        if self.has_failed:
+            return "failed"
+        return "ok" if self.anchor else "consistent, not anchored"
+
+    @property
+    def result_line(self) -> str:
+        return f"{self.result}{f' (anchored: {self.anchor})' if self.anchor else ''}"
+
+    @property
+    def exit_code(self) -> int:
+        return VerificationFailed.exit_code if self.has_failed else 0
+
+
 @dataclass(frozen=True)
-class Report:
+class Report(Conclusion):
     """An audit's result. `anchor` names what the heads were held against, empty without anything trusted.
 
     `as_of` says how fresh the evidence is.
@@ -78,15 +103,8 @@ class Report:
     as_of: str
 
     @property
-    def result(self) -> str:
-        """`failed`, `ok`, or `consistent, not anchored`."""
-        if any(step.state is StepState.FAILED for step in self.steps):
-            return "failed"
-        return "ok" if self.anchor else "consistent, not anchored"
-
-    @property
-    def exit_code(self) -> int:
-        return VerificationFailed.exit_code if self.result == "failed" else 0
+    def has_failed(self) -> bool:
+        return any(step.state is StepState.FAILED for step in self.steps)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -105,7 +123,7 @@ class Report:
             values = "  ".join(f"{name} {value}" for name, value in step.values.items())
             yield f"{MARKS[step.state]} {step.name:<{width}}  {values or step.why}"
         yield f"as of: {self.as_of}"
-        yield f"{self.result}{f' (anchored: {self.anchor})' if self.anchor else ''}{self._counts()}"
+        yield f"{self.result_line}{self._counts()}"
 
     def _counts(self) -> str:
         """How many steps failed and are open: `ok` may stand over steps that nothing was there to hold against."""

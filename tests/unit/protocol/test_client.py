@@ -10,6 +10,7 @@ import protocol.client
 from protocol.client import MAX_ANSWER_BYTES, CoordinatorClient
 from protocol.errors import CoordinatorUnreachable, Rejected
 from protocol.reasons import RejectReason
+from protocol.unfolding import MAX_VALUES
 
 
 def client(answer: Callable[[httpx.Request], httpx.Response]) -> CoordinatorClient:
@@ -59,6 +60,17 @@ def test_an_answer_without_end_is_left_at_the_limit() -> None:
     with pytest.raises(CoordinatorUnreachable, match="longer than"):
         client(lambda request: httpx.Response(200, content=endless())).pool()
     assert sum(taken) == MAX_ANSWER_BYTES + (1 << 20)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_an_answer_that_unfolds_is_not_unfolded(status: int) -> None:
+    """Two bytes a value: 64 MB of them would take 3 GB."""
+    brackets = b"[" + b"{}," * (MAX_VALUES // 2) + b"{}]"
+    serving = client(lambda request: httpx.Response(status, content=brackets))
+    with pytest.raises(
+        CoordinatorUnreachable, match=f"may hold {MAX_VALUES + 3} values" if status == 200 else "failed"
+    ):
+        serving.entries(0)
 
 
 def test_a_file_of_the_longest_kind_is_read_and_a_longer_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

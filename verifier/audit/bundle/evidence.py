@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from protocol.bundle import ProofBundle
     from verifier.audit.bundle.ground import Ground, KnownHead
 
-MAKE_ONE = "make one with `proofpool audit bundle`"
-MAX_BYTES = 400 << 20
-"""Of a bundle: the largest file that a coordinator takes, in base64, and what stands beside it."""
-
 
 def gathered(
     submission_id: str, coordinator: str, bundle: Path | None, chain: str | None, ledger: str | None, head: str | None
@@ -40,41 +36,36 @@ def fetch_bundle(coordinator: str, submission_id: str, size: int | None = None) 
 
 
 def read_head(text: str) -> KnownHead:
-    """`EPOCH:SIZE:ROOT`, or the file of a checkpoint that somebody kept, and so trusts. Raises UsageError."""
+    """`EPOCH:SIZE:ROOT`, or a file that somebody kept, and so trusts: a checkpoint, or a head. Raises UsageError."""
+    from protocol.bundle import HeadFact
     from protocol.errors import UsageError, VerificationFailed
     from protocol.merkle.checkpoint import Checkpoint
     from protocol.merkle.note import split_note
     from verifier.audit.bundle.ground import KnownHead, parse_head
+    from verifier.audit.document import read_document
 
-    if not Path(text).is_file():
+    file = Path(text)
+    if not file.is_file():
         return parse_head(text)
+    todo = (
+        "keep a checkpoint with `proofpool audit checkpoint --out FILE`; a testnet's run folder has bundles/head.json"
+    )
+    if file.suffix == ".json":
+        head = read_document(file, HeadFact, "a log head", todo)
+        return KnownHead(head.epoch, head.size, head.root)
     try:
-        checkpoint = Checkpoint.parse(split_note(Path(text).read_text("utf-8"))[0])
+        checkpoint = Checkpoint.parse(split_note(file.read_text("utf-8"))[0])
     except (OSError, ValueError, VerificationFailed) as error:
-        todo = "keep one with `proofpool audit checkpoint --out FILE`"
         raise UsageError("that is no signed checkpoint", f"{text}: {error}", todo) from error
     return KnownHead(None, checkpoint.size, checkpoint.root, checkpoint.origin)
 
 
 def read_bundle(file: Path) -> ProofBundle:
-    from pydantic import ValidationError
-
+    """Raises UsageError."""
     from protocol.bundle import ProofBundle
-    from protocol.errors import UsageError
+    from verifier.audit.document import read_document
 
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise UsageError("this is no bundle", f"{file}: it is longer than {MAX_BYTES} bytes", MAKE_ONE)
-        return ProofBundle.model_validate_json(content)
-    except OSError as error:
-        raise UsageError("a bundle can't be read", f"{file}: {error.strerror}", MAKE_ONE) from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        why = f"{file}: {first['msg']}{f' at `{place}`' if place else ''}"
-        raise UsageError("this is no bundle, or a damaged one", why, MAKE_ONE) from error
+    return read_document(file, ProofBundle, "a bundle", "make one with `proofpool audit bundle`")
 
 
 def _check_ground(chain: str | None, ledger: str | None, head: str | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,9 +18,6 @@ from verifier.audit.court.sender import (
     sending,
     tell,
 )
-
-if TYPE_CHECKING:
-    from verifier.audit.court.inclusion import Promised
 
 
 def challenge_inclusion(
@@ -57,14 +54,17 @@ def challenge_inclusion(
     from protocol.canonical import is_hash32
     from protocol.client import CoordinatorClient
     from protocol.errors import UsageError
-    from verifier.audit.court.inclusion import advance, forced_promise, receipt_promise
+    from verifier.audit.court.inclusion import Promised, advance, forced_promise, receipt_promise
+    from verifier.audit.document import read_document
 
     if is_forced := is_hash32(promise.lower()):
         if pool is None:
             raise UsageError("a forced submission is one of a pool", "HASH without --pool", "give --pool ID")
         if answerable is not None and not re.fullmatch("0x[0-9a-fA-F]{40}", answerable):
             raise UsageError("that is no address", answerable, "give --answerable 0x and 40 hexadecimal digits")
-    promised = None if is_forced else _read(Path(promise))
+    todo = "give DATA/outbox/TASK.answer.json of the worker, or a file of `proofpool audit bundle`"
+    what = "a submission with its receipt"
+    promised = None if is_forced else read_document(Path(promise), Promised, what, todo)
     with sending(chain, ledger, keystore, password_file) as sender:
         found = (
             forced_promise(sender.contracts, pool or 0, promise.lower(), answerable and answerable.lower())
@@ -74,20 +74,3 @@ def challenge_inclusion(
         with nullcontext() if coordinator is None else closing(CoordinatorClient(coordinator)) as client:
             report = advance(sender.contracts, sender.lane, found, client)
     tell(as_json, report.model_dump(mode="json"))
-
-
-def _read(file: Path) -> Promised:
-    from pydantic import ValidationError
-
-    from protocol.errors import UsageError
-    from verifier.audit.court.inclusion import Promised
-
-    todo = "give DATA/outbox/TASK.answer.json of the worker, or a file of `proofpool audit bundle`"
-    try:
-        return Promised.model_validate_json(file.read_bytes())
-    except OSError as error:
-        raise UsageError("the receipt's file can't be read", f"{file}: {error.strerror}", todo) from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        why = f"{file}: {first['msg']} at `{'.'.join(map(str, first['loc']))}`"
-        raise UsageError("that file has no submission with its receipt", why, todo) from error

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 DocumentT = TypeVar("DocumentT", bound=BaseModel)
 
 _KINDS = {
-    "AttestedEpoch": ("epoch that a seat attests", "make it with `proofpool audit attest-epoch`"),
+    "AttestedEpoch": ("an epoch that a seat attests", "make it with `proofpool audit attest-epoch`"),
     "AttestedEarnings": (
-        "statement of earnings",
+        "a statement of earnings",
         "make it with `proofpool audit attest-earnings`; for a claim, the coordinator's GET /v1/earnings is one too",
     ),
 }
@@ -151,20 +151,9 @@ def _verifier(file: Path | None) -> Iterator[tuple[History, ChainPool, Signer]]:
 
 
 def _read(file: Path, shape: type[DocumentT]) -> DocumentT:
-    from pydantic import ValidationError
+    from verifier.audit.document import read_document
 
-    from protocol.errors import UsageError
-
-    what, todo = _KINDS[shape.__name__]
-    try:
-        return shape.model_validate_json(file.read_bytes())
-    except OSError as error:
-        raise UsageError("a file can't be read", f"{file}: {error.strerror}", "check the path") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        why = f"{file}: {first['msg']}{f' at `{place}`' if place else ''}"
-        raise UsageError(f"this is no {what}", why, todo) from error
+    return read_document(file, shape, *_KINDS[shape.__name__])
 
 
 def _write(out: Path, document: BaseModel, as_json: bool, what: str) -> None:

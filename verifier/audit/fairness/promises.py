@@ -21,6 +21,7 @@ from protocol.api import LogEntry
 from protocol.errors import SignatureInvalid, UsageError
 from protocol.signing import SigningDomain, recover
 from protocol.wire import Address, Hash32, Receipt, Signed, Submission
+from verifier.audit.document import read_document
 from verifier.audit.log.event_data import ChainCopy, Readings, Reorged, kind_of
 
 COORDINATOR_ROLE = "0"
@@ -141,30 +142,20 @@ def read_receipts(paths: Iterable[Path]) -> list[HeldReceipt]:
 
 def _of_folder(folder: Path) -> Iterator[HeldReceipt]:
     for path in sorted(folder.glob("*.answer.json")):
-        held = _read(path)
+        held = read_document(path, HeldReceipt, _WHAT, _TODO)
         if held.receipt is not None and held.submission is not None:
             yield held
 
 
 def _of_file(path: Path) -> HeldReceipt:
-    held = _read(path)
+    held = read_document(path, HeldReceipt, _WHAT, _TODO)
     if held.receipt is None or held.submission is None:
-        raise UsageError("that file has no submission with its receipt", str(path), _TODO)
+        raise UsageError(f"this is not {_WHAT}", f"{path} has not both", _TODO)
     return held
 
 
+_WHAT = "a submission with its receipt"
 _TODO = "give a worker's DATA/outbox, one of its TASK.answer.json, or a file of `proofpool audit bundle`"
-
-
-def _read(path: Path) -> HeldReceipt:
-    try:
-        return HeldReceipt.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UsageError("a receipt's file can't be read", f"{path}: {error.strerror}", _TODO) from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        why = f"{path}: {first['msg']} at `{'.'.join(map(str, first['loc']))}`"
-        raise UsageError("that file has no submission with its receipt", why, _TODO) from error
 
 
 def _signer(receipt: Signed[Receipt], domain: SigningDomain) -> str:

@@ -21,7 +21,7 @@ Place = tuple[object, object]
 
 
 class Copies:
-    """Example: `Copies(contracts, 1).check(event, voided=False, standing=())`."""
+    """Example: `Copies(contracts, 1).check(event)`."""
 
     def __init__(self, contracts: Contracts, pool_id: int) -> None:
         self._contracts = contracts
@@ -29,7 +29,11 @@ class Copies:
         self._events_of = cache(self._read_events)
         self._block = cache(contracts.client.block)
 
-    def check(self, copy: LogEvent, *, is_void: bool, standing: Sequence[LogEvent]) -> None:
+    def block(self, number: int) -> Block | None:
+        """None where the chain's node doesn't have it yet."""
+        return self._block(number)
+
+    def check(self, copy: LogEvent, *, is_void: bool = False, standing: Sequence[LogEvent] = ()) -> None:
         """Raises VerificationFailed for a copy of nothing, StillOpen where this node isn't as far.
 
         `is_void`: a later leaf says that the chain has dropped its block; `standing` are the copies that none is about.

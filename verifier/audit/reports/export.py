@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict
 
-from protocol.events import LogEvent
+from protocol.errors import UsageError
+from protocol.events import CHAIN, TYPES, LogEvent
 from protocol.files import atomic_file
 from protocol.signals import interrupted_by_sigterm
 from protocol.wire import Hash32, UInt64
@@ -123,6 +124,17 @@ def _sha256(file: BinaryIO) -> str:
     while piece := file.read(1 << 20):
         digest.update(piece)
     return f"0x{digest.hexdigest()}"
+
+
+def check_types(wanted: Iterable[str]) -> None:
+    """Raises UsageError for a type that no leaf ever has: a slip would write an empty file."""
+    from protocol.chain.contracts import EVENT_SOURCES, abi_of
+
+    copied = {f"{CHAIN}{name}" for contract in EVENT_SOURCES for name in abi_of(contract).events}
+    for one in wanted:
+        if not any(_is_of_type(known, one) for known in (*TYPES, *copied)):
+            listed = ", ".join([*sorted(TYPES), *sorted(copied)])
+            raise UsageError("no leaf is of that type", f"--type {one}", f"`task.*` is all of a kind; types: {listed}")
 
 
 def _is_of_type(event_type: str, wanted: str) -> bool:

@@ -48,10 +48,11 @@ def export(
     """
     from protocol.client import CoordinatorClient
     from verifier.audit.log.checked_log import checked_log
-    from verifier.audit.reports.export import Wanted
+    from verifier.audit.reports.export import Wanted, check_types
     from verifier.audit.reports.export import export as write
 
     _check_call(out, since_epoch, until_epoch)
+    check_types(event_type or ())
     wanted = Wanted(
         types=tuple(event_type or ()),
         subjects=tuple(hash32(one) for one in subject or ()),

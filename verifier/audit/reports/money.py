@@ -133,16 +133,18 @@ def _accounts(books: Books) -> tuple[AccountBooks, ...]:
     return tuple(of(account, earned_wei) for account, earned_wei in books.earned_in_all.most_common())
 
 
-def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int) -> Books:
-    """Everything that is compared. Reads the whole log up to the newest anchored head."""
+def read_books(client: CoordinatorClient, contracts: Contracts, pool_id: int, history: History | None = None) -> Books:
+    """Everything that is compared. Reads the log up to the newest anchored head, or what `history` hasn't of it."""
     at = contracts.client.head()
     block = at.number
     ask = partial(contracts.read, block=block)  # one state, while claims go on
     head = ask("ledger", "head", pool_id)
     epoch, newest = ask("ledger", "newestEarnings", pool_id)
     record, config = ask("pools", "poolOf", pool_id), ask("pools", "configOf", pool_id)
-    history = History(sqlite3.connect(":memory:", isolation_level=None))
-    fault = _follow(history, client, _heads(contracts, pool_id, head["count"], block))
+    if history is None:
+        history = History(sqlite3.connect(":memory:", isolation_level=None))
+    heads = _heads(contracts, pool_id, head["count"], block)
+    fault = _follow(history, client, [one for one in heads if one.epoch >= history.num_epochs])
     chain = ChainPool(contracts, pool_id)
     accounts = sorted(history.payments.earnings(head["count"]))
     return Books(

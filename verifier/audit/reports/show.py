@@ -19,7 +19,7 @@ from protocol.reasons import Outcome
 from verifier.audit.log.anchors import Anchors
 from verifier.audit.log.copies import Copies
 from verifier.audit.log.served_log import ServedLog
-from verifier.audit.step import MARKS, StepState, StillOpen
+from verifier.audit.step import MARKS, Conclusion, StepState, StillOpen
 
 NO_CHAIN = "nothing trusted to hold it against: give --chain"
 NOT_ALL_READ = "as far as the coordinator tells: --complete looks for leaves that it left out"
@@ -56,7 +56,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Showing:
+class Showing(Conclusion):
     """What was found. `anchor` names the chain that the leaves were held against, empty without one.
 
     `left_out` are leaves about the subject that the coordinator didn't show, `read` says whether they were looked for.
@@ -71,20 +71,13 @@ class Showing:
     left_out: tuple[int, ...] = ()
 
     @property
-    def result(self) -> str:
-        """`failed`, `ok`, or `consistent, not anchored`."""
-        if self.left_out or any(leaf.state is StepState.FAILED for leaf in self.leaves):
-            return "failed"
-        return "ok" if self.anchor else "consistent, not anchored"
-
-    @property
-    def exit_code(self) -> int:
-        return VerificationFailed.exit_code if self.result == "failed" else 0
+    def has_failed(self) -> bool:
+        return bool(self.left_out) or any(leaf.state is StepState.FAILED for leaf in self.leaves)
 
     @property
     def what_happened(self) -> str:
         """The sentence; where a leaf doesn't hold, that nothing can be told."""
-        if self.result != "failed":
+        if not self.has_failed:
             return self.fate.sentence
         wrong = [leaf.event.index for leaf in self.leaves if leaf.state is StepState.FAILED]
         return f"What happened can't be told from this log: leaves {_listed(wrong, self.left_out)}."
@@ -97,7 +90,7 @@ class Showing:
         return replace(self, left_out=missing, read=f"the whole log of {num_leaves} leaves was read")
 
     def as_json(self) -> dict[str, Any]:
-        told = self.fate.model_dump() if self.result != "failed" else None
+        told = self.fate.model_dump() if not self.has_failed else None
         return {
             "schema_version": 1,
             "subject": self.subject,
@@ -116,7 +109,7 @@ class Showing:
         states = Counter(leaf.state for leaf in self.leaves)
         counts = f"{states[StepState.OK]} of {len(self.leaves)} leaves anchored"
         yield f"as of: {self.as_of}"
-        yield f"{self.result}{f' (anchored: {self.anchor})' if self.anchor else ''}; {counts}; {self.read}"
+        yield f"{self.result_line}; {counts}; {self.read}"
         yield self.what_happened
 
 

@@ -7,9 +7,10 @@ event's epoch over, so that no crash loses one. A fault is something that no hon
     back_dated, post_dated   an event's time is before that of the one before it, or after its epoch was on chain
     unearned                 a payment that nothing in the log earns
     verifiers                seats contradict each other, about an outcome or about a work stamp
-    case                     the Court, the jury or a broken promise: what the chain says of it
+    case                     the Court, the jury or a broken promise, as the log copies it
+    copy                     a copy that isn't what the chain has (`claims.py`)
     replay                   a verdict that this machine's own judgement contradicts; or there is nothing to judge by
-    reorg                    the chain dropped blocks, says the coordinator
+    reorg                    the chain dropped blocks, says the coordinator; a fault where it has them still
     node                     whatever happens to a node that was named, but for leases and draws
 """
 
@@ -23,7 +24,7 @@ from typing import Any
 from protocol.api import LogEntry
 from protocol.chain.pool import LogHead
 from protocol.errors import VerificationFailed
-from protocol.events import REASONS_ON_CHAIN, LogEvent
+from protocol.events import REASONS_ON_CHAIN, REORGED, LogEvent
 from protocol.plain import plain
 
 SCHEMA = """
@@ -90,7 +91,7 @@ class Alerts:
         arguments = _object(values.get("arguments"))
         if kind in CONTRADICTIONS:
             self._note("verifiers", entry, head, _worded(CONTRADICTIONS[kind], values))
-        elif kind == "chain.reorged":
+        elif kind == REORGED:
             self._note("reorg", entry, head, f"blocks from {values.get('fork_block')} on")
         elif kind.removeprefix("chain.") in CASES:
             self._note("case", entry, head, _worded(kind, _with_code(arguments)))
@@ -134,19 +135,21 @@ class Alerts:
             self._insert("unreadable", True, head.epoch, entry.index, entry.subject, str(fault))
 
     def _check_time(self, entry: LogEntry, head: LogHead) -> None:
-        """Times only rise, but where the chain dropped blocks, and an epoch is on chain after all that it holds."""
+        """Times only rise, but after the chain dropped blocks, and an epoch is on chain after all that it holds."""
         time = entry.event.get("time")
         if not isinstance(time, int):
             self._insert("back_dated", True, head.epoch, entry.index, entry.subject, "it has no time")
             return
         row = self._db.execute("SELECT time FROM log_time").fetchone()
-        if row is not None and time < row[0] and entry.event.get("type") != "chain.reorged":
+        if row is not None and time < row[0]:
             detail = f"at {time}, after an event at {row[0]}"
             self._insert("back_dated", True, head.epoch, entry.index, entry.subject, detail)
         if head.time and time > head.time:
             detail = f"at {time}, in an epoch that was on chain at {head.time}"
             self._insert("post_dated", True, head.epoch, entry.index, entry.subject, detail)
-        self._db.execute("INSERT OR REPLACE INTO log_time VALUES (1, ?)", (time,))
+        # After blocks were dropped it is the time of the last one that is left, which `claims.py` asks of the chain.
+        after = 0 if entry.event.get("type") == REORGED else time
+        self._db.execute("INSERT OR REPLACE INTO log_time VALUES (1, ?)", (after,))
 
     def _note(self, kind: str, entry: LogEntry, head: LogHead, detail: str) -> None:
         self._insert(kind, False, head.epoch, entry.index, entry.subject, detail)

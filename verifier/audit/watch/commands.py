@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -156,6 +157,7 @@ def _watching(
     from protocol.client import CoordinatorClient
     from protocol.clock import SystemClock
     from protocol.errors import NotEligible
+    from verifier.audit.log.copies import Copies
     from verifier.audit.watch.checkpoint import log_key
     from verifier.audit.watch.watch import Watch, stay_with_pool
     from verifier.store import open_store
@@ -173,7 +175,17 @@ def _watching(
                 key = None
             replay = _judge(client, contracts, cache) if share else None
             chain_pool = ChainPool(contracts, pool.pool_id)
-            yield Watch(db, client, chain_pool, key=key, nodes=nodes, replay=replay, share=share, shown=_shown)
+            yield Watch(
+                db,
+                client,
+                chain_pool,
+                key=key,
+                nodes=nodes,
+                replay=replay,
+                share=share,
+                shown=_shown,
+                open_events=partial(Copies, contracts, pool.pool_id),
+            )
 
 
 def _shown(num_epochs: int) -> AbstractContextManager[Steps]:

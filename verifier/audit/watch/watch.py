@@ -25,6 +25,7 @@ from protocol.merkle.history import NodeAddress, root_of
 from protocol.merkle.note import NoteKey
 from protocol.progress import Steps, Unseen
 from verifier.audit.watch.alerts import Alert, Alerts
+from verifier.audit.watch.claims import ChainEvents, Claims
 from verifier.audit.watch.samples import Samples
 from verifier.chain import NUM_HEADS_ON_CHAIN
 from verifier.history import MAX_ENTRIES, History, checked_leaf
@@ -88,6 +89,7 @@ class Watch:
         replay: Replay | None = None,
         share: float = 0.0,
         shown: Shown = lambda _: nullcontext(Unseen()),
+        open_events: Callable[[], ChainEvents],
     ) -> None:
         self._db = db
         self._client = client
@@ -97,7 +99,8 @@ class Watch:
         self.samples = Samples(db, share)
         self._replay = replay
         self._head_time = self._chain_time = 0
-        self.history = History(db, [self.alerts.observe, self.samples.observe])
+        self.claims = Claims(db, open_events)
+        self.history = History(db, [self.alerts.observe, self.samples.observe, self.claims.observe])
         db.executescript(SCHEMA)
         self._shown = shown
         self._num_again = 0
@@ -112,6 +115,7 @@ class Watch:
         lacks = [
             self._look(self._follow),
             self._look(self._check_known_heads),
+            self._look(self._check_claims),
             self._look(self._check_kept),
             self._look(self._check_checkpoint),
             self._look(lambda: self._look_again(known, known if num_again is None else num_again)),
@@ -178,13 +182,18 @@ class Watch:
     def _follow(self) -> None:
         """Take over one anchored epoch after the other, with what it pays for nothing."""
         self._note_unearned()
-        first = self._on_chain(self.history.num_epochs)
-        with self._shown(self._chain.num_epochs() - first) as steps:
-            for head in self._chain.heads(first):
+        heads = self._chain.heads(_remembered(self.history.num_epochs, self._chain.num_epochs()))
+        with self._shown(len(heads)) as steps:
+            for head in heads:
                 steps.doing(f"epoch {head.epoch}, up to leaf {head.size}")
                 self.history.follow([head], self._client.entries)
                 self._note_unearned()
                 steps.step()
+
+    def _check_claims(self) -> None:
+        """What the log says of the chain is what the chain says."""
+        for claim in self.claims.false_ones():
+            self.alerts.note_fault(claim.kind, claim.detail, claim.epoch, claim.log_index)
 
     def _note_unearned(self) -> None:
         """Payments for nothing, past the last that there is an alert of."""
@@ -194,17 +203,14 @@ class Watch:
                 self.alerts.note_fault("unearned", fault.detail, fault.epoch, fault.log_index)
             last = faults[-1].log_index
 
-    def _on_chain(self, epoch: int) -> int:
-        """This epoch, or the first one later whose head the chain remembers."""
-        return max(epoch, 0, self._chain.num_epochs() - NUM_HEADS_ON_CHAIN)
-
     def _check_known_heads(self) -> None:
         """The chain still has the newest heads that were taken over: not another branch of it.
 
         Raises Unreachable while the chain's node doesn't have as many any more.
         """
-        known = self._known_heads(self._on_chain(self.history.num_epochs - NUM_HEADS_AGAIN))
-        if (num_epochs := self._chain.num_epochs()) < self.history.num_epochs:
+        num_epochs = self._chain.num_epochs()
+        known = self._known_heads(_remembered(self.history.num_epochs - NUM_HEADS_AGAIN, num_epochs))
+        if num_epochs < self.history.num_epochs:
             epochs = f"{num_epochs} epochs, {self.history.num_epochs} were there before"
             raise Unreachable("the chain's node is behind what was seen of the chain", epochs, "give another --chain")
         found = {head.epoch: head for head in self._chain.heads(known[0].epoch)} if known else {}
@@ -285,6 +291,11 @@ class Watch:
     def _known_heads(self, start: int) -> list[LogHead]:
         rows = self._db.execute("SELECT epoch, size, root FROM head WHERE epoch >= ? ORDER BY epoch", (start,))
         return [LogHead(*row) for row in rows]
+
+
+def _remembered(epoch: int, num_epochs: int) -> int:
+    """This epoch, or the first one later whose head the chain still has."""
+    return max(epoch, 0, num_epochs - NUM_HEADS_ON_CHAIN)
 
 
 def stay_with_pool(db: sqlite3.Connection, pool_id: int) -> None:

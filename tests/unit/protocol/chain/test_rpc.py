@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ import protocol.chain.rpc
 from protocol.chain.rpc import JsonRpc
 from protocol.client import CoordinatorClient
 from protocol.errors import ChainError, NodeRefused, UsageError
+from protocol.unfolding import check_unfolding
 
 Serve = Callable[[httpx.Request], httpx.Response]
 
@@ -123,6 +125,13 @@ def test_a_deadline_that_passes_is_not_tried_again() -> None:
 def test_answers_that_are_no_json_rpc_are_errors(response: httpx.Response) -> None:
     with pytest.raises(ChainError):
         rpc(lambda _: response).call("eth_chainId")
+
+
+def test_an_answer_that_unfolds_is_not_unfolded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol.chain.rpc, "check_unfolding", partial(check_unfolding, most=20))
+    assert rpc(answer([0] * 10)).call("eth_getLogs") == [0] * 10
+    with pytest.raises(ChainError, match="values, and 20 are read at most"):
+        rpc(answer([0] * 20)).call("eth_getLogs")
 
 
 def test_an_answer_without_end_is_left_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,12 @@ from protocol.api import LogEntry
 from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.chain.pool import LogHead
 from protocol.cli import run
-from protocol.errors import VerificationFailed
+from protocol.errors import UsageError, VerificationFailed
 from protocol.merkle.history import Frontier, event_leaf_hash_of
 from protocol.wire import ZERO_HASH
 from verifier.audit.log.checked_log import NOT_ANCHORED, CheckedLog
 from verifier.audit.reports import row_files
-from verifier.audit.reports.export import ExportSummary, Wanted, export
+from verifier.audit.reports.export import ExportSummary, Wanted, check_types, export
 from verifier.audit.reports.row_files import Format, write_rows
 from verifier.audit.reports.rows import COLUMNS, NUMBERS, Row
 
@@ -75,6 +75,14 @@ def exported(log: CheckedLog, folder: Path, **wanted: Any) -> list[Row]:
     path = folder / "log.jsonl"
     export(log, Wanted(**wanted), path, Format.JSONL)
     return read(path, Format.JSONL)
+
+
+def test_a_type_that_no_leaf_has_is_a_usage_error() -> None:
+    check_types(["task.*", "chain.Slashed", "chain.*", "epoch.closed", "*"])
+    for wrong in ("task.lease", "chain.Slash", "tasks.*", ""):
+        with pytest.raises(UsageError, match="no leaf is of that type") as found:
+            check_types([wrong])
+        assert "submission.accepted" in found.value.todo and "chain.EpochCommitted" in found.value.todo
 
 
 @pytest.mark.parametrize("row_format", Format)

@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from protocol.api import LogEntry
+from protocol.chain.block import Block
 from protocol.errors import ConfigError, NotEligible, NotFound, Rejected, Unreachable, VerificationFailed
+from protocol.events import LogEvent
 from protocol.merkle.checkpoint import sign_checkpoint
 from protocol.merkle.note import NoteSigner
 from protocol.progress import Progress
 from protocol.reasons import RejectReason
+from verifier.audit.step import StillOpen
 from verifier.audit.watch.alerts import Alert
 from verifier.audit.watch.commands import _look_once
 from verifier.audit.watch.samples import Samples
@@ -25,6 +28,28 @@ from verifier.store import open_store
 
 SUBMISSION, NODE, VALIDATOR = "0x" + "5b" * 32, "0x" + "a1" * 20, "0x" + "b0" * 20
 SIGNER = NoteSigner("log", bytes(range(32)))
+
+
+def block_hash(number: int, fork: str) -> str:
+    return "0x" + fork * 56 + f"{number:08}"
+
+
+@dataclass
+class Node:
+    """A node of the chain: of each block the branch and the time; what it says of copies, by block."""
+
+    blocks: dict[int, tuple[str, int]] = field(default_factory=dict)
+    answers: dict[int, Exception] = field(default_factory=dict)
+
+    def block(self, number: int) -> Block | None:
+        if number not in self.blocks:
+            return None
+        fork, time = self.blocks[number]
+        return Block(number, block_hash(number, fork), block_hash(number - 1, fork), time, 0)
+
+    def check(self, copy: LogEvent) -> None:
+        if copy.block in self.answers:
+            raise self.answers[copy.block]
 
 
 @dataclass
@@ -36,6 +61,7 @@ class Served:
     note: str | None = None
     refusals: dict[str, Exception] = field(default_factory=dict)
     """By what was asked for."""
+    node: Node = field(default_factory=lambda: Node())
 
     def entries(self, start: int, limit: int) -> list[LogEntry]:
         if "entries" in self.refusals:
@@ -75,7 +101,7 @@ def watching(store: sqlite3.Connection) -> Callable[..., Watch]:
     """A watch as each start of the process makes it, on one memory."""
 
     def make(served: Served, nodes: tuple[str, ...] = (), key: Any = SIGNER.key) -> Watch:
-        return Watch(store, served, served.chain, key=key, nodes=nodes)  # type: ignore[arg-type]
+        return Watch(store, served, served.chain, key=key, nodes=nodes, open_events=lambda: served.node)  # type: ignore[arg-type]
 
     return make
 
@@ -102,7 +128,7 @@ def test_how_far_a_look_is_is_shown_epoch_by_epoch(served: Served, store: sqlite
         asked.append(num_epochs)
         return Progress("new epochs", num_epochs, stream=stream)
 
-    watch = Watch(store, served, served.chain, key=SIGNER.key, shown=shown)  # type: ignore[arg-type]
+    watch = Watch(store, served, served.chain, key=SIGNER.key, shown=shown, open_events=lambda: served.node)  # type: ignore[arg-type]
     assert list(watch.turn()) == [] and list(watch.turn()) == []
     assert asked == [2, 0] and "new epochs: 2 of 2 done" in stream.getvalue()
 
@@ -173,12 +199,94 @@ def test_an_event_from_after_its_epoch_was_on_chain_is_post_dated(
     assert (alert.kind, alert.epoch) == ("post_dated", 2)
 
 
-def test_time_goes_back_where_the_chain_did(
+def copy_block(
+    log: Any, number: int, time: int, kind: str = "EpochCommitted", fork: str = "a", **arguments: str
+) -> None:
+    """The log's copy of an event in a block of that branch of the chain."""
+    data = {"block": number, "block_hash": block_hash(number, fork), "log_index": 0, "arguments": arguments}
+    log.append(f"chain.{kind}", SUBMISSION, time=time, **data)
+
+
+@pytest.fixture
+def forked(log: Any, chain: Any, served: Served) -> Served:
+    """Blocks 45 to 48 were copied; the chain went on without 47 and 48, and the log says so and goes back in time."""
+    for number in range(45, 49):
+        copy_block(log, number, time=100 + number)
+    log.append("chain.reorged", time=148, fork_block=46)
+    close(log, chain, time=147)
+    copy_block(log, 47, time=147, fork="b")
+    copy_block(log, 49, time=149, fork="b")
+    close(log, chain, time=150)
+    served.node.blocks |= {number: ("a" if number <= 46 else "b", 100 + number) for number in range(40, 60)}
+    return served
+
+
+def test_time_goes_back_where_the_chain_did(forked: Served, watching: Callable[..., Watch]) -> None:
+    watch = watching(forked)
+    assert [(alert.kind, alert.is_fault) for alert in watch.turn()] == [("reorg", False)]
+    copy_block(forked.log, 50, time=148, fork="b")
+    close(forked.log, forked.chain, time=151)
+    assert kinds(list(watch.turn())) == ["back_dated"]  # the reorg let it go back once
+
+
+def test_blocks_that_the_chain_has_still_were_not_dropped(forked: Served, watching: Callable[..., Watch]) -> None:
+    forked.node.blocks |= {47: ("a", 147), 48: ("a", 148)}
+    found = list(watching(forked).turn())
+    assert [(alert.kind, alert.is_fault) for alert in found] == [("reorg", False), ("reorg", True)]
+    assert "dropped block 47, which it has" in found[1].detail
+
+
+def test_blocks_that_came_back_are_copied_again(forked: Served, watching: Callable[..., Watch]) -> None:
+    forked.node.blocks |= {47: ("a", 147), 48: ("a", 148)}
+    copy_block(forked.log, 47, time=151)
+    copy_block(forked.log, 48, time=151)
+    close(forked.log, forked.chain, time=152)
+    assert [(alert.kind, alert.is_fault) for alert in watching(forked).turn()] == [("reorg", False)]
+
+
+@pytest.mark.parametrize(("made_at", "found"), [(147, ["reorg"]), (148, ["reorg", "back_dated"])])
+def test_a_reorg_takes_time_back_to_the_last_block_that_is_left(
+    forked: Served, watching: Callable[..., Watch], made_at: int, found: list[str]
+) -> None:
+    forked.node.blocks[46] = ("a", made_at)
+    assert kinds(list(watching(forked).turn())) == found
+
+
+def test_a_reorg_is_held_against_the_chain_once_the_node_is_as_far(
+    forked: Served, watching: Callable[..., Watch]
+) -> None:
+    blocks = forked.node.blocks
+    forked.node.blocks = {}
+    watch = watching(forked)
+    assert kinds(list(watch.turn())) == ["reorg"]
+    forked.node.blocks = blocks | {47: ("a", 147)}
+    assert [alert.is_fault for alert in watch.turn()] == [True]
+    assert list(watch.turn()) == []
+
+
+def test_a_deeper_reorg_leaves_an_earlier_block(forked: Served, watching: Callable[..., Watch]) -> None:
+    forked.log.append("chain.reorged", time=150, fork_block=44)
+    copy_block(forked.log, 45, time=146, fork="c")
+    copy_block(forked.log, 51, time=151, fork="c")
+    close(forked.log, forked.chain, time=152)
+    forked.node.blocks |= {44: ("a", 144)} | dict.fromkeys(range(45, 60), ("c", 200))
+    assert not any(alert.is_fault for alert in watching(forked).turn())
+
+
+def test_a_case_that_the_chain_doesnt_have_is_a_fault(
     log: Any, chain: Any, served: Served, watching: Callable[..., Watch]
 ) -> None:
-    log.append("chain.reorged", time=138, fork_block=7)
-    close(log, chain, time=139)
-    assert kinds(list(watching(served).turn())) == ["reorg"]
+    copy_block(log, 50, time=150, kind="Slashed", provider=NODE)
+    copy_block(log, 51, time=151, kind="CaseUpheld")
+    copy_block(log, 52, time=152, kind="Accused")
+    close(log, chain, time=153)
+    served.node.answers = {50: VerificationFailed("the chain has no such event"), 52: StillOpen("no block 52 yet")}
+    watch = watching(served)
+    found = list(watch.turn())
+    assert [alert.kind for alert in found] == ["case", "case", "case", "copy"]
+    assert found[-1].is_fault and "chain.Slashed" in found[-1].detail and "no such event" in found[-1].detail
+    served.node.answers = {}
+    assert list(watch.turn()) == []
 
 
 def test_seats_that_contradict_each_other_are_news(
@@ -442,7 +550,7 @@ class Judge:
 @pytest.fixture
 def judging(store: sqlite3.Connection) -> Callable[..., Watch]:
     def make(served: Served, judge: Judge, share: float = 1.0) -> Watch:
-        return Watch(store, served, served.chain, key=None, replay=judge, share=share)  # type: ignore[arg-type]
+        return Watch(store, served, served.chain, key=None, replay=judge, share=share, open_events=lambda: served.node)  # type: ignore[arg-type]
 
     return make
 
