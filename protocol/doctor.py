@@ -21,6 +21,7 @@ import typer
 
 from protocol.engines.vllm import library
 from protocol.errors import ConfigError
+from protocol.plain import plain
 
 ROOMS = ("contracts", "protocol", "coordinator", "worker", "verifier", "trainer", "testnet")
 EXTRAS = {
@@ -61,9 +62,7 @@ def doctor(
         print(json.dumps(asdict(DoctorReport(found))))
     else:
         for finding in found:
-            print(f"{_MARKS[finding.status]} {finding.check}: {finding.detail}")
-            if finding.fix:
-                print(f"    fix: {finding.fix}")
+            print_finding(finding)
     if any(finding.status == "error" for finding in found):
         raise typer.Exit(1)
 
@@ -73,6 +72,18 @@ def findings() -> Iterator[Finding]:
     checks: tuple[Callable[[], Iterator[Finding]], ...] = (_python, _rooms, _extras, _vllm, _disk, _threads)
     for check in checks:
         yield from check()
+
+
+def package_findings() -> Iterator[Finding]:
+    """Whether Python and our own packages are what they should be: of interest to every role."""
+    yield from _python()
+    yield from _rooms()
+
+
+def print_finding(finding: Finding) -> None:
+    print(plain(f"{_MARKS[finding.status]} {finding.check}: {finding.detail}"))
+    if finding.fix:
+        print(plain(f"    fix: {finding.fix}"))
 
 
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗"}

@@ -15,6 +15,8 @@ from pydantic import TypeAdapter
 SHAPES: dict[str, str] = {
     "testnet up": "testnet.summary:Summary",
     "worker status": "worker.status:NodeStatus",
+    "worker init": "worker.init:InitReport",
+    "worker doctor": "protocol.doctor:DoctorReport",
     "worker explain": "worker.explain:Explanation",
     "worker verify": "protocol.checks.report:FileReports",
     "worker consent": "worker.provider.consent:NodeConsent",

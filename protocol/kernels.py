@@ -50,6 +50,12 @@ def warm() -> None:
             importlib.import_module(name)
 
 
+def uncompiled() -> list[str]:
+    """Kernel files that the next use has to compile first; to be asked where they are enabled."""
+    sources = [Path(spec.origin) for name in KERNEL_FILES if (spec := importlib.util.find_spec(name)) and spec.origin]
+    return [source.stem for source in sources if not _folder_of(source).is_dir()]
+
+
 def kernel(signature: str) -> Callable[[F], F]:
     """Compile a function for these types now, or load it. It may call helpers of its own file only.
 
@@ -120,12 +126,16 @@ def _enable_caching(dispatcher: Any, folder: Path) -> None:
 @cache
 def _cache_folder(source: Path) -> Path | None:
     """The folder for the kernels of this file; says so where they have to be compiled first. None: nowhere to write."""
-    folder = _cache_base() / f"{source.stem}-{_state_of(source)}"
+    folder = _folder_of(source)
     is_new = not folder.is_dir()
     writable = _is_writable(folder)
     if is_new or not writable:
         _say("kernels.compiling", source=source.stem, about_seconds=10, kept_in=str(folder) if writable else "nowhere")
     return folder if writable else None
+
+
+def _folder_of(source: Path) -> Path:
+    return _cache_base() / f"{source.stem}-{_state_of(source)}"
 
 
 def _cache_base() -> Path:

@@ -12,6 +12,7 @@ import typer
 
 from worker.config import WorkerConfig
 from worker.provider.consent_commands import consent
+from worker.setup_commands import doctor, init
 
 if TYPE_CHECKING:
     from protocol.checks.basis import Given
@@ -137,7 +138,8 @@ def verify(
         raise typer.Exit(3)
 
 
-app.command()(consent)
+for command in (init, doctor, consent):
+    app.command()(command)
 
 
 def _reports(subject: str | None, given: Given, config: Path | None) -> list[FileReport]:

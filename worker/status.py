@@ -7,7 +7,7 @@ no password. For people: `worker/status_table.py`.
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Literal
 
@@ -115,10 +115,11 @@ def look(config: WorkerConfig, clock: Clock | None = None) -> NodeStatus:
     """The node's status now. Raises KeyFailure where nothing says who the node is, ConfigError for another's pool."""
     node, questions, now = node_of(config), Questions(), (clock or SystemClock()).now
     here, process = contents(config.data_dir), process_of(config.data_dir)
-    with closing(CoordinatorClient(config.coordinator_url)) as client:
+    with ExitStack() as stack:
+        client = stack.enter_context(closing(CoordinatorClient(config.coordinator_url)))
         pool = questions.ask(lambda: client.configured_pool(config.pool_id, config.ledger))
         ledger = config.ledger or (pool.contracts.ledger if pool else None)
-        chain = questions.ask(lambda: _chain(config, ledger)) if ledger else None
+        chain = questions.ask(lambda: stack.enter_context(closing(_chain(config, ledger)))) if ledger else None
         provider = questions.ask(lambda: chain.provider_of(node)) if chain else None
         allotment_wei = questions.ask(lambda: chain.allotment_wei(node)) if chain else None
         work = _Work(config, client if pool else None, chain, provider, questions)

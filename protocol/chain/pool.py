@@ -115,6 +115,10 @@ class ChainPool:
     def domain(self) -> SigningDomain:
         return self.contracts.domain
 
+    def close(self) -> None:
+        """Let go of the connection to the node."""
+        self.contracts.client.rpc.close()
+
     def time(self) -> int:
         """Chain seconds, of the newest confirmed block."""
         return self.contracts.client.confirmed_head(self._confirmations).timestamp

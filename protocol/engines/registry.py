@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from protocol.engines.base import Engine
 from protocol.engines.vllm.options import Dtype, VllmOptions
+
+if TYPE_CHECKING:
+    from protocol.engines.base import Engine
 
 EngineName = Literal["torch", "vllm"]
 

@@ -39,6 +39,9 @@ class Ledger:
     roots: list[EarningsRecord] = field(default_factory=list)
     cases: dict[str, CaseRecord] = field(default_factory=dict)
 
+    def close(self) -> None:
+        pass
+
     def time(self) -> int:
         return NOW
 

@@ -1,0 +1,114 @@
+"""`proofpool worker init|doctor|bench`: before a worker runs, and when it doesn't. Nothing heavy is imported early."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file; environment and flags override it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def doctor(config: ConfigFile = None, as_json: AsJson = False) -> int:
+    """Check this node and its machine, each finding with its fix.
+
+    ✓ is well, ! may be, ✗ must be mended. Exit code 1 where something must be, 6 where only registration or stake lack.
+    """
+    import json
+    from dataclasses import asdict
+
+    from protocol.config import load_config
+    from protocol.doctor import DoctorReport, print_finding
+    from worker.config import WorkerConfig
+    from worker.doctor import exit_code, findings
+
+    found = []
+    for finding in findings(load_config(WorkerConfig, "worker", config)):
+        found.append(finding)
+        if not as_json:
+            print_finding(finding)
+    report = DoctorReport(tuple(found))
+    if as_json:
+        print(json.dumps(asdict(report)))
+    return exit_code(report)
+
+
+def init(
+    coordinator: Annotated[
+        str | None, typer.Option("--coordinator", envvar="PROOFPOOL_COORDINATOR_URL", help="The pool's coordinator.")
+    ] = None,
+    chain: Annotated[
+        str | None, typer.Option("--chain", envvar="PROOFPOOL_CHAIN_URL", help="JSON-RPC of a node that you trust.")
+    ] = None,
+    keystore: Annotated[
+        Path | None, typer.Option("--keystore", help="The node's key: a file or a name, made where there is none.")
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", help="Opens it; else PROOFPOOL_PASSWORD, or it is asked.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option("--data-dir", help="For leases, outbox and weights.")] = None,
+    provider: Annotated[
+        str | None, typer.Option("--provider", metavar="ADDRESS", help="Whom the node works for: writes its consent.")
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", help="torch or vllm.")] = "torch",
+    out: Annotated[Path, typer.Option("--out", help="The configuration to write.")] = Path("worker.toml"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document; nothing is asked.")] = False,
+) -> None:
+    """Write a worker's configuration from what its pool says, make the node's key, and say what comes next.
+
+    On a terminal what isn't given is asked for. Nothing is overwritten. The pool's contracts are checked on the chain.
+    """
+    from protocol.address import parse_address
+    from protocol.keyring import key_file, keys_folder, make_folder
+    from protocol.passwords import choose_password, get_password, is_terminal
+    from worker.init import Answers
+    from worker.init import init as write
+
+    may_ask = is_terminal() and not as_json
+    named = keystore or Path("node")
+    if len(named.parts) == 1 and not named.exists() and named.suffix != ".json":
+        make_folder(keys_folder())
+        named = key_file(str(named), keys_folder())
+    answers = Answers(
+        coordinator_url=_asked(coordinator, "--coordinator", "the coordinator's URL", may_ask),
+        chain_url=_asked(chain, "--chain", "URL of a node of its chain", may_ask),
+        keystore=named,
+        password_file=password_file,
+        data_dir=data_dir or Path(f"{out.stem}-data"),
+        out=out,
+        engine=_engine(engine),
+        provider=None if provider is None else parse_address(provider, "--provider"),
+    )
+    ask = get_password if named.exists() else choose_password
+    report = write(answers, ask(str(named), password_file, may_ask=may_ask))
+    if as_json:
+        print(report.model_dump_json())
+        return
+    made = "made" if report.made_key else "found"
+    print(f"{report.file}: pool {report.pool_id} on chain {report.chain_id}, Ledger {report.ledger}, code checked")
+    print(f"node {report.node}, key {made}: {report.keystore}")
+    print("next:")
+    for line in report.next:
+        print(f"  {line}")
+
+
+def _asked(given: str | None, flag: str, what: str, may_ask: bool) -> str:
+    from protocol.errors import UsageError
+
+    if given is not None:
+        return given
+    if not may_ask:
+        raise UsageError(f"{what} isn't named", f"no {flag}, and nobody can be asked", f"give {flag}")
+    return str(typer.prompt(what))
+
+
+def _engine(name: str) -> Literal["torch", "vllm"]:
+    from protocol.errors import UsageError
+
+    if name == "torch":
+        return "torch"
+    if name == "vllm":
+        return "vllm"
+    raise UsageError("that is no engine", name, "give torch or vllm")
