@@ -48,6 +48,8 @@ class WorkerConfig(RoleConfig):
     """Most tokens that vLLM computes in one step."""
     vllm_model_runner: ModelRunner = "v1"
     """vLLM's `v1`, or `v2` on GPUs with Triton."""
+    max_tasks: int = Field(default=2, ge=1)
+    """Tasks at once: while one generates, the next is fetched, and joins as soon as the engine has room."""
     num_threads: int = Field(default=1, ge=1)
     """Threads that torch computes with."""
     num_versions_kept: int = Field(default=2, ge=1)
@@ -71,6 +73,12 @@ class WorkerConfig(RoleConfig):
     """An alert is sent once nothing was accepted for this many minutes."""
     alert_disk_bytes: int = Field(default=2 << 30, ge=0)
     """An alert is sent once less is free under `data_dir`."""
+    drain_seconds: float = Field(default=600.0, ge=0)
+    """After a signal, tasks in the engine are finished for so long at most; then they are handed back."""
+    min_free_disk_bytes: int = Field(default=512 << 20, ge=0)
+    """With less left on the disk of `data_dir`, no weights are fetched and nothing is leased."""
+    max_memory_bytes: int | None = Field(default=None, ge=1)
+    """With more in memory, nothing is leased; without it, memory isn't bounded."""
     log_format: Literal["auto", "json", "pretty"] = "auto"
 
     @property

@@ -41,6 +41,7 @@ class WorkerFolder:
     def __init__(self, folder: Path, *, node: str, pool_id: int, domain: SigningDomain, give_up_seconds: float) -> None:
         self._lock = FolderLock(folder, "worker")
         self._claim(folder, node, pool_id, domain)
+        self.path = folder
         self.weights = folder / "weights"
         self.leases = Leases(folder / "leases", domain)
         self.outbox = Outbox(folder / "outbox", give_up_seconds)

@@ -1,11 +1,18 @@
-"""The worker's loop: one turn takes one task from lease to outbox.
+"""The worker's loop: tasks from lease to outbox, several of one policy version at once.
 
     follow_weights   consumes SHARDCAST versions              produces the newest complete one, in the engine
     next_task        consumes the coordinator's leases        produces a signed task, remembered on disk
     open_work        consumes the chain's beacon, the rules   produces seed and prompts
-    rollouts_of      consumes weights and prompts             produces rollouts with proofs and rewards
+    board            consumes an opened task                  produces its requests, in the engine
+    fly              consumes the engine's steps              produces a task whose rollouts are all there
+    rollouts_of      consumes completions                     produces rollouts with proofs and rewards
     check_own        consumes the first file of a version     raises where a verifier would object
-    put, flush       consume the signed file                  produce an outbox entry, then a receipt
+    land             consumes the signed file                 produces an outbox entry
+    send             consumes the outbox                      produces receipts
+
+While one task generates, the next is leased and opened in a thread (`worker/errand.py`), and boards as soon as no
+request waits for room; uploads and renewals have threads too. A task is finished with the version that its lease
+names: while others of an older one are in the engine, a newer version waits until they have landed.
 
 Nothing outside ends the loop: whoever doesn't answer, or refuses for a reason that may pass, is waited
 for. A fault of this machine, found by `check_own`, ends it before anything is sent. Subclasses may
@@ -14,23 +21,27 @@ replace single stages. Run: `proofpool worker run --config FILE`.
 
 from __future__ import annotations
 
-import errno
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 
 from protocol.clock import Clock
-from protocol.engines.base import Completion, Engine, generate
+from protocol.engines.base import Completion, Engine, Request
 from protocol.engines.registry import make_engine
-from protocol.errors import NotEligible, Rejected, Unreachable, VerificationFailed
+from protocol.errors import ProofpoolError, Unreachable
 from protocol.prover import in_task_order, proofs_of, reward_of, rollout_of
 from protocol.rollouts import Rollout
 from protocol.telemetry import get_logger
 from protocol.wire import Signed, Task
+from worker.bounds import Bounds
 from worker.config import WorkerConfig
+from worker.errand import Errand
+from worker.flights import Flight, Flights
 from worker.folder import WorkerFolder
 from worker.membership import Membership
 from worker.outbox import Entry
-from worker.patience import Patience
+from worker.patience import OUTSIDE, Patience, may_pass
+from worker.renewals import Renewals
 from worker.seal import seal
 from worker.selfcheck import SelfCheckFailed, check_file
 from worker.tasks import Tasks
@@ -39,13 +50,14 @@ from worker.uploads import Uploads
 from worker.weights import Weights
 from worker.work import Work
 
-OUTSIDE = (Unreachable, Rejected, NotEligible, VerificationFailed)
-"""Errors that somebody else can mend: waited out, not died of."""
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+AHEAD_SECONDS = 1.0
+"""Between two looks for a task to fetch ahead, where there was none of this version."""
+SEND_SECONDS = 1.0
+"""Between two looks at what the outbox still holds; what is new is sent at once."""
 
 
 class Worker:
-    """One node at work in one pool. `turn` passes through all stages once; `run` repeats it."""
+    """One node at work in one pool. `turn` goes on until one more task has landed; `run` repeats it."""
 
     def __init__(
         self,
@@ -55,17 +67,27 @@ class Worker:
         engine: Engine,
         clock: Clock,
         patience: Patience,
+        bounds: Bounds,
+        executor: Executor,
     ) -> None:
         self.membership = membership
+        self.folder = folder
         self.outbox = folder.outbox
         self.leases = folder.leases
         self.weights = weights
         self.engine = engine
+        self.bounds = bounds
+        self.flights = Flights()
         self.tasks = Tasks(membership, folder.leases, folder.outbox)
         self.terms = Terms(membership)
         self.uploads = Uploads(folder.outbox, membership, clock, patience)
+        self.renewals = Renewals(folder.leases, membership, clock)
+        self._sending = Errand(self.uploads.flush, executor, clock, patience.another(), SEND_SECONDS)
+        self._ahead = Errand(self._next_of_loaded, executor, clock, patience.another(quiet=True), AHEAD_SECONDS)
+        self._renewing = Errand(self.renewals.renew, executor, clock, patience.another())
         self._clock = clock
         self._patience = patience
+        self._stop = threading.Event()
         self._loaded_version: int | None = None
         self._checked_version: int | None = None
 
@@ -75,22 +97,38 @@ class Worker:
         return make_engine(config.engine, max_batch=config.max_batch, dtype=config.dtype, vllm=config.vllm)
 
     def run(self, stop: threading.Event) -> None:
-        """Turn until `stop`; a task at hand is finished first. Raises SelfCheckFailed, and what no wait can mend."""
+        """Turn until `stop`, then drain. Raises SelfCheckFailed, and what no wait can mend."""
+        self._stop = stop
         while not stop.is_set():
-            self._clock.wait(stop, self._patient_turn())
+            self._clock.wait(stop, self._patiently(self.turn))
+        self._stop = threading.Event()
+        self.drain()
 
     def turn(self) -> None:
-        """One task, from lease to receipt. What an error interrupts is resumed by the next call."""
-        self.uploads.flush()
-        signed_task = self.next_task()
-        work = self.open_work(signed_task)
-        self._patience.rewarded()
-        rollouts = self.rollouts_of(work)
-        entry, file = seal(work, rollouts, self.membership)
-        self.check_own(work, entry, file)
-        self.outbox.put(entry, file)
-        self.leases.forget(signed_task)
-        self.uploads.flush()
+        """Until one more task has landed. What an error interrupts is resumed by the next call."""
+        self.send()
+        if not self.flights:
+            self.board(self.next_work())
+            self._patience.rewarded()
+        flight = self.fly()
+        if flight is not None:
+            self.land(flight)
+            self.send()
+
+    def drain(self) -> None:
+        """After a stop: finish what is in the engine and send it, within the bound; then hand back what is left."""
+        until = self._clock.now() + self.bounds.drain_seconds
+        if self.flights or self.outbox.pending():
+            num_unsent = len(self.outbox.pending())
+            counters, seconds = self.flights.counters, self.bounds.drain_seconds
+            get_logger().info("worker.draining", counters=counters, num_unsent=num_unsent, seconds=seconds)
+        while self.flights and self._clock.now() < until:
+            self._clock.wait(threading.Event(), self._patiently(self._drain_one))
+        self._ahead.finish(max(0.0, until - self._clock.now()))
+        self.engine.abort()
+        self.flights.drop()
+        self.hand_back()
+        self._send_the_rest(until)
 
     def hand_back(self) -> None:
         """Return leases that nobody will work on now. Where that fails they stay remembered, for a restart."""
@@ -106,23 +144,32 @@ class Worker:
             raise Unreachable("the first policy version isn't here yet", "not published, or still being fetched")
         return policy_version
 
+    def next_work(self) -> Work:
+        """A task to generate now, its weights in the engine: the one that was fetched ahead, or another."""
+        work = self._ahead.finish()
+        return work if work is not None else self.open_work(self.next_task())
+
     def next_task(self) -> Signed[Task]:
         """A task left unfinished or lost, else a new one, leased once its weights are in the engine: leases run out."""
         left = self.tasks.unfinished() or self.tasks.lost()
         if left is not None:
             return left
         policy_version = self.follow_weights()
+        self.bounds.check(self.folder.path)
         self.load_weights(policy_version)
         return self.tasks.lease(policy_version)
 
     def open_work(self, signed_task: Signed[Task]) -> Work:
         """The task with its rules and environment, its beacon confirmed by the chain, its weights in the engine."""
         self.tasks.check_beacon(signed_task)
+        self.renewals.watch(signed_task)
         self.load_weights(signed_task.message.policy_version)
         rules = self.terms.rules(signed_task.message.rules_hash)
         folder = self.weights.fetch(signed_task.message.policy_version)
         task_id = signed_task.message.id(self.membership.domain)
-        return Work(signed_task, task_id, rules, self.terms.environment(rules, folder))
+        work = Work(signed_task, task_id, rules, self.terms.environment(rules, folder))
+        work.prompts  # noqa: B018 - made here, where nothing waits for them
+        return work
 
     def load_weights(self, policy_version: int) -> None:
         """Have the engine take a policy version, unless it has it."""
@@ -132,10 +179,38 @@ class Worker:
             self.weights.prune(in_use=policy_version)
             get_logger().info("weights.loaded", policy_version=policy_version)
 
-    def rollouts_of(self, work: Work) -> list[Rollout]:
+    def board(self, work: Work) -> None:
+        """Give the engine a task's requests, beside those of others of its policy version."""
+        requests = self.requests(work)
+        self.flights.board(work, requests, self._clock.now())
+        self.engine.add(requests)
+
+    def requests(self, work: Work) -> list[Request]:
+        """What the engine is asked for: every rollout of the task."""
+        return work.requests
+
+    def fly(self) -> Flight | None:
+        """Step until the rollouts of one task are all there; None where a stop comes first."""
+        while (arrived := self.flights.arrived()) is None and not self._stop.is_set():
+            self._look_ahead()
+            self._step()
+        return arrived
+
+    def land(self, flight: Flight) -> None:
+        """Make the task's submission and put it in the outbox; what can't be written is kept, and not made again."""
+        if flight.sealed is None:
+            flight.sealed = seal(flight.work, self.rollouts_of(flight), self.membership)
+        entry, file = flight.sealed
+        self.check_own(flight.work, entry, file)
+        self.outbox.put(entry, file)
+        self.flights.landed(flight)
+        self.leases.forget(flight.work.signed_task)
+        self._sending.hurry()
+
+    def rollouts_of(self, flight: Flight) -> list[Rollout]:
         """Every rollout of the task, in order, with proof and reward."""
-        started = self._clock.now()
-        completions = self.completions(work)
+        work = flight.work
+        completions = self.completions(work, flight.completions)
         proofs = self.proofs(work, completions)
         rewards = self.rewards(work, completions)
         get_logger().info(
@@ -143,16 +218,16 @@ class Worker:
             counter=work.task.counter,
             num_units=sum(len(completion.output_tokens) for completion in completions),
             reward_mean=round(sum(rewards) / len(rewards), 4),
-            seconds=round(self._clock.now() - started, 3),
+            seconds=round(self._clock.now() - flight.started, 3),
         )
         return [
             rollout_of(work.prompt_of(completion.sample), completion, proof, reward, work.task.policy_version)
             for completion, proof, reward in zip(completions, proofs, rewards, strict=True)
         ]
 
-    def completions(self, work: Work) -> list[Completion]:
-        """What the engine makes of the task's requests, in task order."""
-        return in_task_order(list(generate(self.engine, work.requests)), work.num_rollouts)
+    def completions(self, work: Work, finished: Sequence[Completion]) -> list[Completion]:
+        """What the engine has made of the task's requests, in task order."""
+        return in_task_order(finished, work.num_rollouts)
 
     def proofs(self, work: Work, completions: Sequence[Completion]) -> list[bytes]:
         """Each completion's TOPLOC proofs."""
@@ -170,16 +245,68 @@ class Worker:
             check_file(file, content_hash, work, self.weights.fetch(policy_version))
             self._checked_version = policy_version
 
-    def _patient_turn(self) -> float:
-        """One turn; seconds to wait before the next."""
+    def send(self) -> None:
+        """Have the outbox sent, in its thread."""
+        self._sending.take()
+        self._sending.start()
+
+    def _step(self) -> None:
+        """One step of the engine; what waits for others goes on beside it."""
+        self.flights.note(self.engine.step())
+        if not (self.engine.has_work or self.flights.arrived()):
+            raise ProofpoolError("the engine has lost requests", f"of tasks {self.flights.counters}")
+        self.send()
+        self._renewing.take()
+        if self.renewals.are_due(self.flights.task_ids):
+            self._renewing.start()
+
+    def _look_ahead(self) -> None:
+        """Fetch the next task while there is room for it, and let it board."""
+        if self._ahead.is_under_way:
+            work = self._ahead.take()
+            if work is not None:
+                self.board(work)
+        elif self._has_room_ahead() and self.weights.newest() == self._loaded_version:
+            self._ahead.start()
+
+    def _has_room_ahead(self) -> bool:
+        return not self.engine.num_waiting and len(self.flights) < self.bounds.max_tasks
+
+    def _next_of_loaded(self) -> Work | None:
+        """In a thread: another task of the version in the engine; None where there is only one of another version."""
+        at_hand = self.flights.task_ids
+        signed_task = self.tasks.unfinished(at_hand) or self.tasks.lost(at_hand)
+        if signed_task is None:
+            assert self._loaded_version is not None
+            self.bounds.check(self.folder.path)
+            signed_task = self.tasks.lease(self._loaded_version)
+        if signed_task.message.policy_version != self._loaded_version:
+            return None
+        return self.open_work(signed_task)
+
+    def _drain_one(self) -> None:
+        """One more task of those in the engine."""
+        while (flight := self.flights.arrived()) is None:
+            self._step()
+        self.land(flight)
+
+    def _send_the_rest(self, until: float) -> None:
+        """Wait for uploads under way; what isn't answered then stays in the outbox, for a restart."""
+        self._sending.finish(max(0.0, until - self._clock.now()))
+        self._sending.hurry()
+        self.send()
+        self._sending.finish(max(0.0, until - self._clock.now()))
+        if left := len(self.outbox.pending()):
+            get_logger().info("outbox.kept", num_submissions=left)
+
+    def _patiently(self, act: Callable[[], None]) -> float:
+        """Act once; seconds to wait before the next time."""
         try:
-            self.turn()
+            act()
         except SelfCheckFailed:
             raise
-        except OUTSIDE as error:
-            return self._patience.wait_for(error)
-        except OSError as error:
-            if error.errno not in FULL_DISK:
+        except Exception as error:
+            if not may_pass(error):
                 raise
             return self._patience.wait_for(error)
         return 0.0

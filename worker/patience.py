@@ -6,10 +6,12 @@ obstacle, why it is one, since when, and what to do.
 
 from __future__ import annotations
 
+import errno
 import random
+from typing import TypeGuard
 
 from protocol.clock import Clock
-from protocol.errors import ProofpoolError
+from protocol.errors import NotEligible, ProofpoolError, Rejected, Unreachable, VerificationFailed
 from protocol.telemetry import get_logger
 
 GROWTH = 1.6
@@ -17,12 +19,23 @@ MAX_GROWTHS = 64
 SPREAD = 0.25
 """Of a time that was asked for: so much later at most."""
 LOG_SECONDS = 30.0
+OUTSIDE = (Unreachable, Rejected, NotEligible, VerificationFailed)
+"""Errors that somebody else can mend: waited out, not died of."""
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def may_pass(error: BaseException) -> TypeGuard[ProofpoolError | OSError]:
+    """Whether waiting can mend it: it is somebody else's, or the disk is full."""
+    return isinstance(error, OUTSIDE) or (isinstance(error, OSError) and error.errno in FULL_DISK)
 
 
 class Patience:
     """Example: `clock.wait(stop, patience.wait_for(error))`, and `patience.rewarded()` once it is over."""
 
-    def __init__(self, clock: Clock, source: random.Random, first_seconds: float, most_seconds: float) -> None:
+    def __init__(
+        self, clock: Clock, source: random.Random, first_seconds: float, most_seconds: float, quiet: bool = False
+    ) -> None:
+        self._quiet = quiet
         self._clock = clock
         self._source = source
         self._first_seconds = first_seconds
@@ -32,9 +45,9 @@ class Patience:
         self._num_attempts = 0
         self._logged_seconds = 0.0
 
-    def another(self) -> Patience:
-        """One with the same temper, for something else."""
-        return Patience(self._clock, self._source, self._first_seconds, self._most_seconds)
+    def another(self, quiet: bool = False) -> Patience:
+        """One with the same temper, for something else; `quiet` where nobody would miss it."""
+        return Patience(self._clock, self._source, self._first_seconds, self._most_seconds, quiet)
 
     def wait_for(self, error: ProofpoolError | OSError) -> float:
         """Seconds to wait: between half and all of a bound that grows up to `most_seconds`.
@@ -53,13 +66,15 @@ class Patience:
 
     def rewarded(self) -> None:
         """The obstacle is gone."""
-        if self._obstacle:
+        if self._obstacle and not self._quiet:
             get_logger().info("waited", obstacle=self._obstacle, seconds=self._waited_seconds())
-            self._obstacle = ""
+        self._obstacle = ""
 
     def _log(self, why: str, todo: str) -> None:
         """At once, then every `LOG_SECONDS`: neither silence nor noise."""
         waited_seconds = self._waited_seconds()
+        if self._quiet:
+            return
         if self._num_attempts == 1 or waited_seconds - self._logged_seconds >= LOG_SECONDS:
             self._logged_seconds = waited_seconds
             get_logger().info("waiting", obstacle=self._obstacle, since_seconds=waited_seconds, why=why, todo=todo)

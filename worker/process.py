@@ -1,7 +1,8 @@
 """The worker's process: from configuration to a running loop, and how it ends.
 
-In: a configuration file, and which `Worker` to run. Out: exit 0 after SIGTERM or SIGINT, once the task at hand
-is finished (a second signal ends it at once, which is as safe as kill -9). Run: `proofpool worker run`.
+In: a configuration file, and which `Worker` to run. Out: exit 0 after SIGTERM or SIGINT, once the tasks at hand
+are finished, or handed back after `drain_seconds` (a second signal ends it at once, which is as safe as kill -9). Run:
+`proofpool worker run`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -22,6 +24,7 @@ from protocol.patience import LEAST_OF_WEIGHTS, impatient
 from protocol.signals import stop_on_signals
 from protocol.telemetry import configure_logging, get_logger
 from worker.activity import Activity
+from worker.bounds import Bounds
 from worker.config import WorkerConfig
 from worker.folder import WorkerFolder
 from worker.joining import join
@@ -32,6 +35,8 @@ from worker.surroundings import surrounded
 from worker.weights import Follower, Weights
 
 WEIGHTS_TIMEOUT_SECONDS = 60.0
+NUM_ERRANDS = 3
+"""Threads beside the generating: uploads, the next task, renewals."""
 
 
 def run_worker(
@@ -93,11 +98,19 @@ class WorkerProcess:
             give_up_seconds=config.give_up_seconds,
         ) as folder:
             write_resolved(config, config.data_dir)
-            weights = Weights(folder.weights, membership, http, config.num_versions_kept)
+            bounds = Bounds.of(config)
+            weights = Weights(folder.weights, membership, http, config.num_versions_kept, bounds)
             engine = self._worker_class.make_engine(config)
-            worker = self._worker_class(membership, folder, weights, engine, self._clock, self._patience)
-            get_logger().info("worker.started", node=membership.node, pool_id=membership.pool_id)
-            self._run_followed(worker, weights)
+            executor = ThreadPoolExecutor(NUM_ERRANDS, thread_name_prefix="errand")
+            try:
+                worker = self._worker_class(
+                    membership, folder, weights, engine, self._clock, self._patience, bounds, executor
+                )
+                get_logger().info("worker.started", node=membership.node, pool_id=membership.pool_id)
+                self._run_followed(worker, weights)
+            finally:
+                executor.shutdown(wait=False, cancel_futures=True)
+                engine.close()
 
     def _run_followed(self, worker: Worker, weights: Weights) -> None:
         pause_seconds = self._config.follow_seconds
@@ -105,7 +118,6 @@ class WorkerProcess:
         follower.start()
         try:
             worker.run(self._stop)
-            worker.hand_back()
         finally:
             self._stop.set()
             follower.join()

@@ -7,6 +7,8 @@ in between, the node holds a lease that it doesn't know of, and asks for it befo
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from protocol.chain.pool import PoolRecord
 from protocol.errors import ChainError, NotEligible, VerificationFailed
 from protocol.telemetry import get_logger
@@ -25,27 +27,32 @@ class Tasks:
         self._outbox = outbox
         self._may_have_lost = True
 
-    def unfinished(self) -> Signed[Task] | None:
-        """A remembered task that can still be finished; those that can't are forgotten."""
+    def unfinished(self, at_hand: Collection[str] = ()) -> Signed[Task] | None:
+        """A remembered task that can still be finished, and isn't `at_hand` (ids); those that can't are forgotten."""
         for signed_task in self._leases.open():
-            if self._outbox.knows(self._id(signed_task.message)):
+            task_id = self._id(signed_task.message)
+            if task_id in at_hand:
+                continue
+            if self._outbox.knows(task_id):
                 self._leases.forget(signed_task)
-            elif signed_task.message.deadline <= self._membership.chain.time():
+            elif self._leases.deadline(signed_task) <= self._membership.chain.time():
                 get_logger().warning("task.expired", counter=signed_task.message.counter)
                 self._leases.forget(signed_task)
             else:
                 return signed_task
         return None
 
-    def lost(self) -> Signed[Task] | None:
+    def lost(self, at_hand: Collection[str] = ()) -> Signed[Task] | None:
         """A task that was leased to this node without its knowing. Asks once after a start or a failed `lease`."""
         if not self._may_have_lost:
             return None
         for signed_task in self._membership.coordinator.open_tasks():
-            if not self._outbox.knows(self._id(signed_task.message)):
+            task_id = self._id(signed_task.message)
+            if task_id not in at_hand and not self._outbox.knows(task_id):
                 self._take(signed_task, signed_task.message.policy_version)
+                self._find_renewal(signed_task, task_id)
         self._may_have_lost = False
-        return self.unfinished()
+        return self.unfinished(at_hand)
 
     def lease(self, policy_version: int) -> Signed[Task]:
         """A new task of this policy version. Raises Rejected where the coordinator gives none."""
@@ -56,7 +63,10 @@ class Tasks:
         return signed_task
 
     def hand_back(self) -> None:
-        """Return every remembered task. Raises Unreachable or Rejected; those not yet returned stay remembered."""
+        """Return every remembered task that has no submission.
+
+        Raises Unreachable or Rejected; those not yet returned stay remembered.
+        """
         for signed_task in self._leases.open():
             task_id = self._id(signed_task.message)
             if not self._outbox.knows(task_id):
@@ -82,6 +92,13 @@ class Tasks:
         _check_terms(task, pool)
         self._leases.remember(signed_task)
         get_logger().info("task.leased", policy_version=policy_version, counter=task.counter, deadline=task.deadline)
+
+    def _find_renewal(self, signed_task: Signed[Task], task_id: str) -> None:
+        renewal = self._membership.coordinator.task(task_id).renewal
+        if renewal is not None:
+            renewed = renewal.check(self._membership.chain.record().coordinator, self._membership.domain)
+            if renewed.task_id == task_id:
+                self._leases.renew(signed_task, renewal)
 
     def _check_asked(self, task: Task, policy_version: int) -> None:
         leased = (task.pool_id, task.node, task.policy_version)

@@ -21,17 +21,23 @@ from protocol.errors import ProofpoolError, VerificationFailed
 from protocol.shardcast.client import fetch_version, version_folder
 from protocol.telemetry import get_logger
 from protocol.wire import WeightsRelease
+from worker.bounds import Bounds, OutOfRoom
 from worker.membership import Membership
 from worker.patience import Patience
 
 JOIN_SECONDS = 1.0
+UNBOUNDED = Bounds()
 
 
 class Weights:
     """Example: `weights.follow()`, then `engine.load(weights.fetch(weights.newest()))`."""
 
-    def __init__(self, folder: Path, membership: Membership, http: httpx.Client, num_kept: int) -> None:
+    def __init__(
+        self, folder: Path, membership: Membership, http: httpx.Client, num_kept: int, bounds: Bounds = UNBOUNDED
+    ) -> None:
         self._folder = folder
+        self._bounds = bounds
+        self._in_use: int | None = None
         self._num_kept = num_kept
         self._membership = membership
         self._http = http
@@ -51,7 +57,9 @@ class Weights:
             get_logger().info("weights.fetched", policy_version=pool.policy_version)
 
     def fetch(self, policy_version: int) -> Path:
-        """The folder of a version, fetched if need be. Raises Unreachable, Rejected or VerificationFailed.
+        """The folder of a version, fetched if need be.
+
+        Raises Unreachable, Rejected, VerificationFailed, and OutOfRoom where the disk has too little left.
 
         What an earlier process left is checked once, byte by byte: work on damaged weights would be slashed.
         """
@@ -59,16 +67,33 @@ class Weights:
         # A lock a version: the loop doesn't wait for a newer one that the follower is fetching.
         with self._fetching.setdefault(policy_version, threading.Lock()):
             if policy_version not in self._checked or not folder.exists():
+                if not folder.exists():
+                    self._make_room()
                 urls = self._membership.coordinator.pool().shardcast_urls
                 fetch_version(self._http, urls, self._release(policy_version), self._folder)
                 self._checked.add(policy_version)
         return folder
 
     def prune(self, in_use: int) -> None:
-        """Delete all but the newest versions and the one in use."""
+        """Delete all but the newest versions and the one in use, and what was never fetched to its end before it."""
+        self._in_use = in_use
         for policy_version in sorted(self._versions())[: -self._num_kept]:
             if policy_version != in_use:
                 shutil.rmtree(version_folder(self._folder, policy_version))
+        for leftover in self._folder.glob(".v*.*"):
+            number = leftover.name.split(".")[1][1:]
+            if number.isdigit() and int(number) < in_use:
+                shutil.rmtree(leftover, ignore_errors=True)
+
+    def _make_room(self) -> None:
+        """For another version; where the disk is short, at the cost of those that nothing is done with."""
+        try:
+            self._bounds.check_disk(self._folder)
+        except OutOfRoom:
+            for policy_version in self._versions():
+                if policy_version not in (self._in_use, self.newest()):
+                    shutil.rmtree(version_folder(self._folder, policy_version))
+            self._bounds.check_disk(self._folder)
 
     def _release(self, policy_version: int) -> WeightsRelease:
         """The trainer's release, checked against the chain."""

@@ -6,11 +6,12 @@ by: the sampling margin, since the task's seed fixes the noise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from protocol.canonical import sha256
-from protocol.engines.base import Completion, generate
-from protocol.prover import in_task_order, reward_of
+from protocol.engines.base import Completion, Request
+from protocol.prover import reward_of
 from testnet.cheats.dishonest import Dishonest
 from worker.work import Work
 
@@ -20,14 +21,16 @@ NUM_TRIES = 4
 class CherryPick(Dishonest):
     """Keeps the best of several tries for each rollout."""
 
-    def completions(self, work: Work) -> list[Completion]:
-        best = super().completions(work)
-        for number in range(1, NUM_TRIES):
-            seed = sha256(work.seed + bytes([number]))
-            requests = [replace(request, seed=seed) for request in work.requests]
-            tries = in_task_order(list(generate(self.engine, requests)), work.num_rollouts)
-            best = [max(pair, key=lambda c: self._reward(work, c)) for pair in zip(best, tries, strict=True)]
-        return best
+    def requests(self, work: Work) -> list[Request]:
+        seeds = [work.seed, *(sha256(work.seed + bytes([number])) for number in range(1, NUM_TRIES))]
+        return [replace(request, seed=seed) for seed in seeds for request in work.requests]
+
+    def completions(self, work: Work, finished: Sequence[Completion]) -> list[Completion]:
+        best: dict[int, Completion] = {}
+        for one in sorted(finished, key=lambda completion: completion.request.seed != work.seed):
+            known = best.setdefault(one.sample, one)
+            best[one.sample] = max(known, one, key=lambda completion: self._reward(work, completion))
+        return super().completions(work, list(best.values()))
 
     def _reward(self, work: Work, completion: Completion) -> float:
         return reward_of(work.environment, work.prompt_of(completion.sample), completion)

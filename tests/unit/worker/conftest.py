@@ -6,6 +6,7 @@ import base64
 import random
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ from protocol.shardcast.origin import publish
 from protocol.signing import Signer, SigningDomain
 from protocol.tokenizer import Tokenizer
 from protocol.trace import Trace, TraceStage
-from protocol.wire import Receipt, Signed, Task, WeightsRelease
+from protocol.wire import Receipt, Renewal, Signed, Task, WeightsRelease
+from worker.bounds import Bounds
 from worker.config import WorkerConfig
 from worker.folder import WorkerFolder
 from worker.loop import Worker
@@ -67,6 +69,18 @@ class StillClock:
         if len(self.waits) >= self._num_waits:
             stop.set()
         return stop.is_set()
+
+
+class AtOnce(Executor):
+    """Errands are done when they are started: a test's turn has no threads."""
+
+    def submit(self, run: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(run(*args, **options))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 @dataclass
@@ -123,6 +137,10 @@ class FakePool:
     tasks: list[Signed[Task]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     pieces: dict[str, bytes] = field(default_factory=dict)
+    renewals: dict[str, Signed[Renewal]] = field(default_factory=dict)
+    renewal_seconds: int = 60
+    renewal_for: str = ""
+    most_leases: int = 1_000
     cut_after: int = 0
     forgets_pieces: bool = False
     standings: dict[str, tuple[api.Standing, str | None]] = field(default_factory=dict)
@@ -195,10 +213,14 @@ class FakePool:
         if request.method == "DELETE":
             self.returned += task_id
             return httpx.Response(204)
+        if task_id[1:] == ("renewal",):
+            return self._renew(task_id[0], api.RenewalRequest.model_validate_json(request.content).deadline)
         if request.method == "GET" and task_id:
             return self._task(*task_id)
         if request.method == "GET":
             return httpx.Response(200, content=TypeAdapter(list[Signed[Task]]).dump_json(self.open_tasks()))
+        if len(self.open_tasks()) >= self.most_leases:
+            return self._refused(RejectReason.LEASE_LIMIT)
         policy_version = api.TaskRequest.model_validate_json(request.content).policy_version
         task = Task(
             pool_id=POOL_ID,
@@ -217,6 +239,21 @@ class FakePool:
             raise httpx.ReadError("killed", request=request)
         return self._answer(self.tasks[-1])
 
+    def _renew(self, task_id: str, known_deadline: int) -> httpx.Response:
+        """`renewal_seconds` more; the same again to who doesn't know of it."""
+        task = next(task.message for task in self.tasks if task.message.id(self.domain) == task_id)
+        known = self.renewals.get(task_id)
+        if known is None or known.message.deadline == known_deadline:
+            renewal = Renewal(task_id=self.renewal_for or task_id, deadline=known_deadline + self.renewal_seconds)
+            known = Signed[Renewal].by(self.receipt_signer or self.coordinator, renewal, self.domain)
+            assert known_deadline >= task.deadline
+            self.renewals[task_id] = known
+        return self._answer(known)
+
+    def deadline(self, task: Task) -> int:
+        renewal = self.renewals.get(task.id(self.domain))
+        return task.deadline if renewal is None else renewal.message.deadline
+
     def _task(self, task_id: str) -> httpx.Response:
         """Any task, and what was handed in for it."""
         task = next((task for task in self.tasks if task.message.id(self.domain) == task_id), None)
@@ -225,7 +262,9 @@ class FakePool:
         handed_in = {e.submission.message.counter: submission_id for submission_id, (e, _) in self.received.items()}
         submission_id = handed_in.get(task.message.counter)
         standing = api.Standing.RECEIVED if submission_id else api.Standing.LEASED
-        return self._answer(api.TaskView(task=task, standing=standing, submission_id=submission_id))
+        renewal = self.renewals.get(task_id)
+        view = api.TaskView(task=task, standing=standing, submission_id=submission_id, renewal=renewal)
+        return self._answer(view)
 
     def open_tasks(self) -> list[Signed[Task]]:
         """Leases that are neither used nor returned nor over."""
@@ -235,7 +274,7 @@ class FakePool:
             for task in self.tasks
             if task.message.counter not in used
             and task.message.id(self.domain) not in self.returned
-            and task.message.deadline > self.chain.seconds
+            and self.deadline(task.message) > self.chain.seconds
         ]
 
     def _submissions(self, request: httpx.Request, submission_id: str, *rest: str) -> httpx.Response:
@@ -423,7 +462,11 @@ def make_worker(pool: FakePool, tmp_path: Path, opened: list[WorkerFolder]) -> C
     """A worker over the same data folder each time: making a second one is a restart after a kill."""
 
     def make(
-        shape: type[Worker] = Worker, clock: StillClock | None = None, engine: Engine | None = None, follow: bool = True
+        shape: type[Worker] = Worker,
+        clock: StillClock | None = None,
+        engine: Engine | None = None,
+        follow: bool = True,
+        bounds: Bounds | None = None,
     ) -> Worker:
         close_all(opened)
         clock = clock or StillClock()
@@ -433,11 +476,12 @@ def make_worker(pool: FakePool, tmp_path: Path, opened: list[WorkerFolder]) -> C
         )
         opened.append(folder)
         http = httpx.Client(transport=httpx.MockTransport(pool.handle))
-        weights = Weights(folder.weights, membership, http, num_kept=2)
+        bounds = bounds or Bounds()
+        weights = Weights(folder.weights, membership, http, num_kept=2, bounds=bounds)
         if follow:
             weights.follow()
         patience = Patience(clock, random.Random(0), 0.25, 30.0)
-        return shape(membership, folder, weights, engine or TorchEngine(), clock, patience)
+        return shape(membership, folder, weights, engine or TorchEngine(), clock, patience, bounds, AtOnce())
 
     return make
 

@@ -20,6 +20,8 @@ from protocol.randomness import task_seed
 from protocol.reasons import RejectReason
 from protocol.rollouts import Rollout
 from protocol.tokenizer import Tokenizer
+from worker.bounds import Bounds
+from worker.flights import Flight
 from worker.loop import Worker
 from worker.outbox import Entry
 from worker.selfcheck import SelfCheckFailed
@@ -372,9 +374,9 @@ def test_a_stop_during_a_task_lets_it_be_finished(make_worker: MakeWorker, pool:
     stop = threading.Event()
 
     class Stopped(Worker):
-        def rollouts_of(self, work: Work) -> list[Rollout]:
+        def fly(self) -> Flight | None:
             stop.set()
-            return super().rollouts_of(work)
+            return super().fly()
 
     make_worker(Stopped).run(stop)
     assert len(pool.received) == 1
@@ -388,19 +390,43 @@ def test_a_stop_before_the_first_turn_leases_nothing(make_worker: MakeWorker, po
     assert not pool.tasks
 
 
+def full_disk(*arguments: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
 def test_a_full_disk_is_waited_out(
     make_worker: MakeWorker, pool: Any, make_clock: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = make_worker(clock=(clock := make_clock(2)))
-    with monkeypatch.context() as patch:
-
-        def full(*arguments: Any) -> None:
-            raise OSError(28, "No space left on device")
-
-        patch.setattr(worker.outbox, "put", full)
-        worker.run(threading.Event())
+    worker = make_worker(clock=(clock := make_clock(2)), bounds=Bounds(drain_seconds=0))
+    monkeypatch.setattr(worker.outbox, "put", full_disk)
+    worker.run(threading.Event())
     assert all(wait > 0 for wait in clock.waits)
     assert not pool.received
+    assert pool.returned == [pool.tasks[0].message.id(pool.domain)]
+
+
+def test_what_a_full_disk_doesnt_take_is_not_generated_again(
+    make_worker: MakeWorker, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = make_worker(engine=(engine := CountingEngine()))
+    with monkeypatch.context() as patch:
+        patch.setattr(worker.outbox, "put", full_disk)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space left"):
+                worker.turn()
     worker.turn()
     assert [e.submission.message.counter for e, _ in pool.received.values()] == [0]
+    assert engine.num_generations == len(pool.tasks) == 1
+
+
+def test_a_disk_that_is_full_for_a_lease_costs_the_lease_nothing(
+    make_worker: MakeWorker, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = make_worker()
+    with monkeypatch.context() as patch:
+        patch.setattr(worker.leases, "remember", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            worker.turn()
+    worker.turn()
+    assert [e.submission.message.counter for e, _ in pool.received.values()] == [0], "it is asked for what was lost"
     assert len(pool.tasks) == 1

@@ -12,6 +12,7 @@ import pytest
 
 from protocol.reasons import Outcome
 from protocol.rollouts import Rollout, content_hash, write_rollouts
+from tests.unit.worker.flying import rollouts_of
 from worker.loop import Worker
 from worker.selfcheck import SelfCheckFailed, check_file, examine_own
 from worker.work import Work
@@ -23,7 +24,7 @@ Change = Callable[[Rollout], Rollout]
 def honest(make_worker: Callable[..., Worker]) -> tuple[Work, list[Rollout]]:
     worker = make_worker()
     work = worker.open_work(worker.next_task())
-    return work, worker.rollouts_of(work)
+    return work, rollouts_of(worker, work)
 
 
 def check(work: Work, rollouts: list[Rollout], model_folder: Path) -> None:

@@ -17,6 +17,7 @@ from protocol.reasons import RejectReason
 from protocol.rollouts import Rollout, read_rollouts, write_rollouts
 from protocol.wire import Signed, Task, WeightsRelease
 from tests.documents import fitting
+from tests.unit.worker.flying import rollouts_of
 from worker import verify
 from worker.config import WorkerConfig
 from worker.loop import Worker
@@ -89,7 +90,7 @@ def test_a_file_is_judged_before_it_is_sent(
     task = worker.next_task()
     work = worker.open_work(task)
     file = tmp_path / "rollouts.parquet"
-    file.write_bytes(write_rollouts(work.header, worker.rollouts_of(work)))
+    file.write_bytes(write_rollouts(work.header, rollouts_of(worker, work)))
     (report,) = reports_of(make_config(), str(file))
     assert report.holds and report.submission_id is None and report.num_audited == work.num_rollouts
     worker.leases.forget(task)
@@ -127,7 +128,7 @@ def test_a_coordinators_address_is_all_that_a_file_takes(
     worker = make_worker()
     work = worker.open_work(worker.next_task())
     file = tmp_path / "rollouts.parquet"
-    file.write_bytes(write_rollouts(work.header, worker.rollouts_of(work)))
+    file.write_bytes(write_rollouts(work.header, rollouts_of(worker, work)))
     capsys.readouterr()
 
     def verified(subject: str) -> tuple[int, dict[str, Any]]:
@@ -178,7 +179,7 @@ def test_what_the_coordinator_serves_is_checked(
     worker = make_worker()
     work = worker.open_work(worker.next_task())
     file = tmp_path / "rollouts.parquet"
-    file.write_bytes(write_rollouts(work.header, worker.rollouts_of(work)))
+    file.write_bytes(write_rollouts(work.header, rollouts_of(worker, work)))
     arguments = ["worker", "verify", str(file), "--coordinator", "http://pool"]
     stranger, (task,), release = make_signer(99), pool.tasks, pool.releases[0]
     pool.tasks = [Signed[Task].by(stranger, task.message, pool.domain)]
@@ -209,7 +210,7 @@ def test_a_file_with_all_that_it_takes_needs_no_configuration(
 ) -> None:
     worker = make_worker()
     work = worker.open_work(worker.next_task())
-    rows = worker.rollouts_of(work)
+    rows = rollouts_of(worker, work)
     (tmp_path / "task.json").write_text(work.signed_task.model_dump_json())
     (tmp_path / "rules.json").write_text(pool.rules.model_dump_json())
     (tmp_path / "pool.json").write_text(pool.membership().coordinator.pool().model_dump_json())
