@@ -65,18 +65,6 @@ class Attention(nn.Module):
         queries, keys, values = (p(x).unflatten(-1, split) for p in (self.q_proj, self.k_proj, self.v_proj))
         return rotate(queries, rope), rotate(keys, rope), values
 
-    def attend_packed(self, queries: Tensor, keys: Tensor, values: Tensor, packing: Packing) -> Tensor:
-        """Causal attention within each sequence: [N, heads, head dim] to [N, heads · head dim]."""
-        outputs = []
-        for group in packing.groups:
-            q = queries[group.queries].transpose(1, 2)  # [B, heads, T, head dim]
-            k, v = (x[group.keys].transpose(1, 2) for x in (keys, values))
-            mixed = functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=group.sees, is_causal=group.sees is None, enable_gqa=self.shares_heads
-            )
-            outputs.append(mixed.transpose(1, 2).flatten(2).flatten(0, 1))
-        return torch.cat(outputs)[packing.restore]
-
     def attend_cached(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """One query a row ([B, heads, head dim]) over cached [T, B, kv heads, head dim]; `mask` [T, B] is added."""
         if self.shares_heads or queries.dtype != torch.float32:
@@ -233,7 +221,7 @@ class CausalLM(nn.Module):
             queries, keys, values = layer.self_attn.project(layer.input_layernorm(x), rope)
             if cache is not None:
                 cache.fill(index, packing, keys, values)
-            x = layer.close(x, layer.self_attn.attend_packed(queries, keys, values, packing))
+            x = layer.close(x, attend_packed(queries, keys, values, packing))
         if cache is not None:
             cache.lengths = torch.tensor(packing.lengths)
         hidden: Tensor = self.model.norm(x)
@@ -261,6 +249,19 @@ def rope_tables(config: ModelConfig, dtype: torch.dtype) -> Rope:
     angles = torch.outer(positions, 1.0 / config.rope_theta**exponents)[:, None]
     cosines, sines = angles.cos(), angles.sin()
     return torch.cat((cosines, cosines), -1).to(dtype), torch.cat((-sines, sines), -1).to(dtype)
+
+
+def attend_packed(queries: Tensor, keys: Tensor, values: Tensor, packing: Packing) -> Tensor:
+    """Causal attention within each sequence: [N, heads, head dim] to [N, heads · head dim]."""
+    outputs, shares_heads = [], queries.shape[1] != keys.shape[1]
+    for group in packing.groups:
+        q = queries[group.queries].transpose(1, 2)  # [B, heads, T, head dim]
+        k, v = (x[group.keys].transpose(1, 2) for x in (keys, values))
+        mixed = functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=group.sees, is_causal=group.sees is None, enable_gqa=shares_heads
+        )
+        outputs.append(mixed.transpose(1, 2).flatten(2).flatten(0, 1))
+    return torch.cat(outputs)[packing.restore]
 
 
 def rotate(x: Tensor, rope: Rope) -> Tensor:

@@ -32,7 +32,12 @@ from protocol.files import cache_folder
 from protocol.telemetry import get_logger
 
 VARIABLE = "PROOFPOOL_KERNELS"
-KERNEL_FILES = ("protocol.toploc.kernel_topk", "protocol.toploc.kernel_field", "protocol.sampling_kernels")
+KERNEL_FILES = (
+    "protocol.toploc.kernel_topk",
+    "protocol.toploc.kernel_field",
+    "protocol.sampling_kernels",
+    "protocol.engines.decode_kernels",
+)
 """What `warm` compiles."""
 
 F = TypeVar("F", bound=Callable[..., Any])

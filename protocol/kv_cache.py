@@ -62,12 +62,6 @@ class KvCache:
         if not self.can_step():
             raise ProofpoolError("the key-value cache is full", f"{self.max_length} tokens", "make it longer")
 
-    def widen(self, max_length: int) -> None:
-        """Room for `max_length` tokens a row, where there is less."""
-        if max_length > self.max_length:
-            padding = (0, 0, 0, 0, 0, 0, 0, max_length - self.max_length)
-            self.keys, self.values = (torch.nn.functional.pad(x, padding) for x in (self.keys, self.values))
-
     def keep(self, rows: Tensor) -> None:
         """Keeps (or repeats) the given rows, in the given order; `rows` is int64 [B']."""
         used = int(self.lengths.max())
@@ -78,12 +72,3 @@ class KvCache:
         kept = cache.new_zeros((*cache.shape[:2], len(rows), *cache.shape[3:]))
         kept[:, :used] = cache[:, :used].index_select(2, rows)
         return kept
-
-    def extend(self, other: KvCache) -> None:
-        """Appends the rows of another cache of the same length."""
-        if not self.batch:
-            self.keys, self.values, self.lengths = other.keys, other.values, other.lengths
-            return
-        self.keys = torch.cat([self.keys, other.keys], dim=2)
-        self.values = torch.cat([self.values, other.values], dim=2)
-        self.lengths = torch.cat([self.lengths, other.lengths])

@@ -40,6 +40,8 @@ class WorkerConfig(RoleConfig):
     """What the engine computes in; the pool's thresholds are for one of them."""
     max_batch: int = Field(default=64, ge=1)
     """Rollouts that decode together; memory for keys and values grows with it."""
+    max_cache_tokens: int = Field(default=65_536, ge=16)
+    """Keys and values that the torch engine keeps at most; rollouts wait for room at their longest."""
     vllm_cache_gib: float | None = Field(default=None, gt=0)
     """vLLM's memory for keys and values; without it 1 GiB on a processor, and most of a GPU."""
     vllm_max_length: int | None = Field(default=None, ge=2)

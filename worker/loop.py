@@ -94,7 +94,13 @@ class Worker:
     @classmethod
     def make_engine(cls, config: WorkerConfig) -> Engine:
         """The engine that the configuration names."""
-        return make_engine(config.engine, max_batch=config.max_batch, dtype=config.dtype, vllm=config.vllm)
+        return make_engine(
+            config.engine,
+            max_batch=config.max_batch,
+            dtype=config.dtype,
+            max_cache_tokens=config.max_cache_tokens,
+            vllm=config.vllm,
+        )
 
     def run(self, stop: threading.Event) -> None:
         """Turn until `stop`, then drain. Raises SelfCheckFailed, and what no wait can mend."""

@@ -13,9 +13,16 @@ EngineName = Literal["torch", "vllm"]
 
 
 def make_engine(
-    name: EngineName, *, max_batch: int, dtype: Dtype = "float32", vllm: VllmOptions | None = None
+    name: EngineName,
+    *,
+    max_batch: int,
+    dtype: Dtype = "float32",
+    max_cache_tokens: int | None = None,
+    vllm: VllmOptions | None = None,
 ) -> Engine:
-    """An engine without weights that decodes up to `max_batch` rollouts together; `vllm` is for the one of that name.
+    """An engine without weights that decodes up to `max_batch` rollouts together.
+
+    `max_cache_tokens` bounds the keys and values of the one named torch; `vllm` is for the one of that name.
 
     Raises ConfigError where the engine's library isn't installed.
     """
@@ -25,6 +32,7 @@ def make_engine(
         return VllmEngine(max_batch, dtype, vllm)
     import torch
 
-    from protocol.engines.torch import TorchEngine
+    from protocol.engines.torch import MAX_CACHE_TOKENS, TorchEngine
 
-    return TorchEngine(max_batch, {"float32": torch.float32, "bfloat16": torch.bfloat16}[dtype])
+    precision = {"float32": torch.float32, "bfloat16": torch.bfloat16}[dtype]
+    return TorchEngine(max_batch, precision, max_cache_tokens or MAX_CACHE_TOKENS)

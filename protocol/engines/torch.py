@@ -1,8 +1,8 @@
-"""Our own decoding loop on torch: continuous batching, seeded sampling, hidden rows as they come.
+"""Our own decoding loop on torch: continuous batching over a paged cache, seeded sampling, hidden rows as they come.
 
-    add ──▶ waiting requests ──admit: one prefill per distinct prompt──▶ running rows + key-value cache
-    running rows ──model.step──▶ hidden [B, H] ──logits──▶ draw_rows ──▶ sequences grow
-    finished sequences ──▶ Completion;  their rows leave the cache, waiting ones take the room
+    add ──▶ waiting requests ──admit: one prefill per distinct prompt──▶ rows, each with a table of blocks
+    rows ──decoder.step──▶ hidden [B, H] ──logits──▶ draw_rows ──▶ rows grow by a token
+    finished rows ──▶ Completion;  their slots and blocks are free, waiting requests take them at the next step
 
 In: a model folder and requests. Out: completions as they finish. Deterministic for given weights,
 requests and `max_batch`, on one thread.
@@ -10,7 +10,8 @@ requests and `max_batch`, on one thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,48 +19,51 @@ import torch
 from torch import Tensor
 
 from protocol.engines.base import Completion, Request, require_idle
-from protocol.engines.sequence import Sequence
+from protocol.engines.decoder import Decoder
+from protocol.engines.paged_cache import BLOCK_TOKENS, Blocks, PagedCache, num_blocks
+from protocol.engines.rows import Rows
+from protocol.engines.shared_prompts import SharedPrompt, SharedPrompts, num_own_blocks
 from protocol.errors import ProofpoolError
 from protocol.forward import CausalLM
-from protocol.kv_cache import KvCache
-from protocol.packing import Packing
-from protocol.rules import SamplingRules
-from protocol.sampling import noise_keys
+from protocol.sampling import Float32Array, Tokens
 from protocol.sampling_torch import draw_rows
-from protocol.states import distinct
+from protocol.weights import ModelConfig, load_weights
 
-COMPACT_SHARE = 0.75
-"""Finished rows stay in the batch until so few are alive: copying the cache costs more than some idle rows."""
+MAX_CACHE_TOKENS = 1 << 16
 
 
 class TorchEngine:
     """The engine for CPUs, and the reference for others.
 
-    Example::
+    Up to `max_batch` rollouts decode together, and their keys and values are of `max_cache_tokens` at most, at the
+    longest that they may become: others wait. Example::
 
         engine = TorchEngine(max_batch=64)
         engine.load(folder)
         for completion in generate(engine, requests): ...
     """
 
-    def __init__(self, max_batch: int = 64, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self, max_batch: int = 64, dtype: torch.dtype = torch.float32, max_cache_tokens: int = MAX_CACHE_TOKENS
+    ) -> None:
         self._max_batch = max_batch
         self._dtype = dtype
+        self._max_cache_tokens = max_cache_tokens
         self._batch: Batch | None = None
 
     def load(self, folder: Path) -> None:
         require_idle(self)
-        self.use(CausalLM.load(folder, self._dtype).eval())
+        self._take(Decoder(ModelConfig.load(folder), load_weights(folder), self._dtype))
 
     def use(self, model: CausalLM) -> None:
-        """Take a model that is loaded already. Raises ProofpoolError while there is work."""
+        """Take a loaded model's weights, in its precision. Raises ProofpoolError while there is work."""
         require_idle(self)
-        self._batch = Batch(model, self._max_batch)
+        self._take(Decoder(model.config, model.weights(), model.model.norm.weight.dtype))
 
-    def add(self, requests: Ordered[Request]) -> None:
+    def add(self, requests: Sequence[Request]) -> None:
         if self._batch is None:
             raise ProofpoolError("the engine has no weights", "requests before load()")
-        self._batch.add([Sequence(request) for request in requests])
+        self._batch.add(requests)
 
     def step(self) -> list[Completion]:
         return self._batch.step() if self._batch is not None and self._batch.has_work else []
@@ -79,27 +83,41 @@ class TorchEngine:
     def close(self) -> None:
         self._batch = None
 
+    def _take(self, decoder: Decoder) -> None:
+        self._batch = Batch(decoder, self._max_batch, self._max_cache_tokens)
+
 
 class Batch:
     """The rows that decode together, and the requests that wait for room."""
 
-    def __init__(self, model: CausalLM, max_batch: int) -> None:
-        self._model = model
+    def __init__(self, decoder: Decoder, max_batch: int, max_cache_tokens: int) -> None:
+        self._decoder = decoder
         self._max_batch = max_batch
+        self._cache = PagedCache(decoder.config, max_cache_tokens, decoder.cache_dtype)
+        self._waiting: deque[Request] = deque()
         self.clear()
 
     def clear(self) -> None:
         """Without any requests."""
-        self._waiting: list[Sequence] = []
-        self._running: list[Sequence] = []  # one a row of the cache; finished ones stay until `_compact`
-        self._cache = KvCache(self._model.config, 0, 0, like=self._model.model.norm.weight)
+        self._waiting.clear()
+        self._cache.reset()
+        self._prompts = SharedPrompts(self._decoder, self._cache)
+        self._rows = Rows(self._max_batch, self._decoder.config.hidden_size)
+        self._claims: dict[int, tuple[SharedPrompt, Blocks]] = {}  # by slot
+        self._tables = np.zeros((self._max_batch, 0), dtype=np.uint64)
 
-    def add(self, sequences: Ordered[Sequence]) -> None:
-        self._waiting += sequences
+    def add(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            most = num_blocks(len(request.input_tokens)) + num_own_blocks(request)
+            if most > self._cache.num_blocks:
+                limit = self._cache.num_blocks * BLOCK_TOKENS
+                what = f"{most * BLOCK_TOKENS} tokens of keys and values against {limit}"
+                raise ProofpoolError("a rollout may outgrow the cache", what, "raise max_cache_tokens")
+        self._waiting.extend(requests)
 
     @property
     def has_work(self) -> bool:
-        return bool(self._waiting) or bool(self._alive())
+        return bool(self._waiting) or len(self._rows.active) > 0
 
     @property
     def num_waiting(self) -> int:
@@ -108,70 +126,58 @@ class Batch:
     @torch.inference_mode()
     def step(self) -> list[Completion]:
         """One more token a row; the completions that it finished."""
-        self._compact()
-        hidden = self._advance()
-        if self._waiting and len(self._running) < self._max_batch:
-            hidden = torch.cat([hidden, self._admit()])
-        alive = self._alive()
-        self._draw(hidden, alive)
-        return self._finish(alive)
-
-    def _alive(self) -> list[int]:
-        return [row for row, sequence in enumerate(self._running) if sequence.finish_reason is None]
-
-    def _compact(self) -> None:
-        """Give up the rows of finished sequences, where there are enough of them to be worth the copy."""
-        alive = self._alive()
-        if self._running and len(alive) <= COMPACT_SHARE * len(self._running):
-            self._cache.keep(torch.tensor(alive, dtype=torch.int64))
-            self._running = [self._running[row] for row in alive]
-
-    def _advance(self) -> Tensor:
-        """Hidden states [B, H] after the running rows' last tokens."""
-        if not self._running:
-            return self._model.model.norm.weight.new_empty(0, self._model.config.hidden_size)
-        return self._model.step(torch.tensor([sequence.tokens[-1] for sequence in self._running]), self._cache)
-
-    def _admit(self) -> Tensor:
-        """Let waiting requests in; hidden states [A, H] after their prompts."""
-        room = self._max_batch - len(self._running)
-        admitted, self._waiting = self._waiting[:room], self._waiting[room:]
-        prompts, places = distinct([sequence.request.input_tokens for sequence in admitted])
-        packing = Packing.of([len(prompt) for prompt in prompts])
-        tokens = torch.from_numpy(np.concatenate(prompts).astype(np.int64))
-        self._cache.widen(max(sequence.max_length for sequence in admitted))
-        hidden, cache = self._model.prefill(tokens, packing.lengths, self._cache.max_length)
-        cache.keep(torch.tensor(places))
-        self._cache.extend(cache)
-        self._running += admitted
-        return hidden[packing.last_rows][places]
-
-    def _draw(self, hidden: Tensor, alive: list[int]) -> None:
-        """Append a token to each living row from its hidden state, which a proof wants as bf16."""
-        sequences = [self._running[row] for row in alive]
-        living = hidden[alive]
-        logits, rows = self._model.logits(living), living.bfloat16().unbind(0)
-        for sampling, places in _by_rules(sequences).items():
-            drawing = [sequences[place] for place in places]
-            keys = [noise_keys(s.request.seed, [s.request.sample], [s.position]) for s in drawing]
-            tokens, logprobs = draw_rows(logits[places], np.concatenate(keys), sampling)
-            for place, token, logprob in zip(places, tokens.tolist(), logprobs.tolist(), strict=True):
-                sequences[place].append(token, logprob, rows[place])
-
-    def _finish(self, rows: list[int]) -> list[Completion]:
-        finished = []
-        for row in rows:
-            reason = self._running[row].finish_reason
-            if reason is not None:
-                finished.append(self._running[row].completion(reason))
-                # An idle row still takes part in each step: from position 0 again it can't outgrow the cache.
-                self._cache.lengths[row] = 0
+        hidden = torch.cat([self._advance(), *self._admit()])
+        finished = self._rows.append(*self._draw(hidden), hidden)
+        self._dismiss(finished)
         return finished
 
+    def _advance(self) -> Tensor:
+        """Hidden states [B, H] after the rows' last tokens."""
+        rows, active = self._rows, self._rows.active
+        if not len(active):
+            return torch.empty(0, self._decoder.config.hidden_size, dtype=self._decoder.dtype)
+        tokens, positions = torch.from_numpy(rows.last_tokens[active]), rows.num_cached[active].astype(np.uint64)
+        hidden = self._decoder.step(tokens, self._cache, self._tables, active.astype(np.uint64), positions)
+        rows.num_cached[active] += 1
+        return hidden
 
-def _by_rules(sequences: Ordered[Sequence]) -> dict[SamplingRules, list[int]]:
-    """The places of the sequences that draw by the same rules."""
-    places: dict[SamplingRules, list[int]] = {}
-    for place, sequence in enumerate(sequences):
-        places.setdefault(sequence.request.sampling, []).append(place)
-    return places
+    def _admit(self) -> list[Tensor]:
+        """Let waiting requests in, first come first served; hidden states [1, H] after the prompt of each."""
+        claims = []
+        while self._waiting and self._rows.num_free:
+            if self._prompts.num_needed(self._waiting[0]) > self._cache.num_free:
+                break
+            request = self._waiting.popleft()
+            claim = self._prompts.claim(request)
+            self._seat(request, claim)
+            claims.append(claim)
+        self._prompts.compute()
+        self._prompts.fill(claims)
+        return [prompt.hidden[None] for prompt, _ in claims if prompt.hidden is not None]
+
+    def _seat(self, request: Request, claim: tuple[SharedPrompt, Blocks]) -> None:
+        slot, (prompt, own) = self._rows.seat(request), claim
+        table = prompt.blocks[: prompt.num_full] + own
+        more = len(table) - self._tables.shape[1]
+        if more > 0:
+            self._tables = np.pad(self._tables, ((0, 0), (0, more)))
+        self._tables[slot, : len(table)] = table
+        self._claims[slot] = claim
+
+    def _draw(self, hidden: Tensor) -> tuple[Tokens, Float32Array]:
+        """Each row's next token and its log-prob."""
+        logits, keys = self._decoder.logits(hidden), self._rows.keys()
+        if len(self._rows.by_rules) == 1:
+            return draw_rows(logits, keys, self._rows.by_rules[0][0])
+        tokens, logprobs = np.empty(len(keys), dtype=np.int64), np.empty(len(keys), dtype=np.float32)
+        for sampling, places in self._rows.by_rules:
+            tokens[places], logprobs[places] = draw_rows(logits[torch.from_numpy(places)], keys[places], sampling)
+        return tokens, logprobs
+
+    def _dismiss(self, finished: Sequence[Completion]) -> None:
+        """Give the slots and blocks of finished rows back."""
+        if finished:
+            slots = [self._rows.slot_of(completion.request) for completion in finished]
+            for slot in slots:
+                self._prompts.release(*self._claims.pop(slot))
+            self._rows.leave(slots)

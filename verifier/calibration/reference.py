@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from protocol.engines.base import Completion, Request, require_idle
-from protocol.engines.sequence import Sequence as Decoding
 from protocol.errors import ConfigError, ProofpoolError
 from protocol.packing import Packing
 from protocol.sampling import draw_tokens, noise_keys
 from protocol.weights import ModelConfig
+from verifier.calibration.decoding import Decoding
 from verifier.calibration.setups import DTYPES, Dtype, Kernel
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from protocol.errors import ProofpoolError
-from protocol.forward import Layer, RmsNorm, rope_tables
+from protocol.forward import Layer, RmsNorm, attend_packed, rope_tables
 from protocol.packing import Packing
 from protocol.weights import WEIGHTS_FILE, ModelConfig
 
@@ -57,7 +57,7 @@ def reference_logits(folder: Path, tokens: Tensor) -> Tensor:
         for index in range(config.num_hidden_layers):
             layer = _layer(config, file, index)
             mixed = layer.self_attn.project(layer.input_layernorm(x), rope)
-            x = layer.close(x, layer.self_attn.attend_packed(*mixed, packing))
+            x = layer.close(x, attend_packed(*mixed, packing))
         norm = RmsNorm(config.hidden_size, config.rms_norm_eps)
         norm.load_state_dict({"weight": _read(file, "model.norm.weight").float()})
         head = _read(file, "model.embed_tokens.weight" if config.tie_word_embeddings else "lm_head.weight")

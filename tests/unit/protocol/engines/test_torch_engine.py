@@ -204,3 +204,61 @@ def test_a_closed_engine_has_no_weights_until_it_is_loaded_again(folder: Path) -
     engine.load(folder)
     engine.add(make_requests(1, 1))
     assert engine.has_work
+
+
+def test_rollouts_wait_for_room_in_the_cache(folder: Path) -> None:
+    requests = make_requests(3, 4)
+    engine = TorchEngine(max_batch=64, max_cache_tokens=256)  # a prompt's block, and four a rollout
+    engine.load(folder)
+    engine.add(requests)
+    found = engine.step()
+    assert engine.num_waiting > 0
+    while engine.has_work:
+        found += engine.step()
+    found.sort(key=lambda completion: completion.sample)
+    assert tokens_of(found) == tokens_of(completed(folder, requests, 64))
+    assert tokens_of(sorted(generate(engine, requests), key=lambda c: c.sample)) == tokens_of(found)
+
+
+def test_a_rollout_that_may_outgrow_the_cache_is_refused_and_none_is_added(folder: Path) -> None:
+    engine = TorchEngine(max_cache_tokens=64)
+    engine.load(folder)
+    fits = make_requests(1, 1)
+    with pytest.raises(ProofpoolError, match="max_cache_tokens"):
+        engine.add([*fits, replace(fits[0], sampling=SamplingRules(max_new_tokens=60))])
+    assert not engine.has_work
+    assert len(list(generate(engine, fits))) == 1
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 32])
+def test_a_prompt_of_any_length_is_shared_by_its_rollouts(folder: Path, length: int) -> None:
+    prompt = (np.arange(length, dtype=np.int32) * 7 + 3) % 24
+    together = completed(folder, requests_of(SEED, [prompt] * 5, SAMPLING, EOS_IDS), 2)
+    model = CausalLM.load(folder)
+    for completion in together:
+        sequence = torch.from_numpy(np.concatenate([prompt, completion.output_tokens[:-1]]).astype(np.int64))
+        with torch.inference_mode():
+            hidden = model(sequence, [len(sequence)])[length - 1 :]
+        torch.testing.assert_close(completion.hidden_rows.float(), hidden, atol=1e-3, rtol=1e-2)
+
+
+def test_without_compiled_kernels_the_tokens_are_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = completed(folder, make_requests(3, 2), 4)
+    monkeypatch.setenv("PROOFPOOL_KERNELS", "plain")
+    assert tokens_of(completed(folder, make_requests(3, 2), 4)) == tokens_of(compiled)
+
+
+def test_a_bfloat16_engine_draws_as_a_bfloat16_forward_does(folder: Path) -> None:
+    engine = TorchEngine(8, torch.bfloat16)
+    engine.load(folder)
+    model = CausalLM.load(folder, torch.bfloat16)
+    requests = make_requests(2, 4)
+    for completion in generate(engine, requests):
+        sequence = np.concatenate([completion.request.input_tokens, completion.output_tokens[:-1]]).astype(np.int64)
+        with torch.inference_mode():
+            hidden = model(torch.from_numpy(sequence), [len(sequence)])[len(completion.request.input_tokens) - 1 :]
+            logits = model.logits(hidden).float().numpy()
+        keys = noise_keys(SEED, [completion.sample] * len(logits), list(range(len(logits))))
+        found = margins(logits, completion.output_tokens.astype(np.int64), keys, SAMPLING, 10.0)
+        assert np.mean(found) < 0.02
+        assert float((completion.hidden_rows.float() - hidden.float()).abs().mean()) < 0.02

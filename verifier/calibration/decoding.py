@@ -1,4 +1,4 @@
-"""One rollout while it is being decoded."""
+"""One rollout while the reference engine decodes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.engines.base import Completion, Request
 
 
 @dataclass
-class Sequence:
+class Decoding:
     """What has been drawn so far for one request."""
 
     request: Request
@@ -30,11 +30,6 @@ class Sequence:
     def position(self) -> int:
         """Index of the output token that comes next."""
         return len(self.tokens)
-
-    @property
-    def max_length(self) -> int:
-        """Tokens that the cache may have to hold for it."""
-        return len(self.request.input_tokens) + self.request.sampling.max_new_tokens
 
     @property
     def finish_reason(self) -> str | None:

@@ -1,0 +1,312 @@
+"""The compiled parts of a decoding step that aren't matrix products: norms, attention over paged rows, SwiGLU.
+
+    normed    x ─▶ x / rms(x) · weight
+    attend    queries, keys, values of one new token a row ─▶ rotated, the keys and values into the row's blocks,
+              softmax(q · K) · V over all of the row's tokens, and of no others: no padding, no mask
+    swiglu    gate | up ─▶ silu(gate) · up
+
+Rows may differ in length as they like. In: float32 arrays in C order; in a bfloat16 engine they hold bfloat16 values,
+and `is_bf16` rounds where its forward pass does. Out: float32 arrays, filled in. `protocol/engines/decoder.py` is the
+only caller, and has the same in plain torch. All compiled functions are in this file: the cache on disk looks at no
+other for changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from protocol.kernels import helper, kernel
+
+Floats = npt.NDArray[np.float32]
+Indices = npt.NDArray[np.uint64]
+Index = int | np.uint64
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+F32, U64 = np.float32, np.uint64
+U0, U1, U2, U3, U4 = (U64(n) for n in range(5))
+ZERO, ONE = F32(0), F32(1)
+WORD = ir.IntType(32)
+LEAST_EXPONENT = F32(-87.0)
+"""exp of anything lower counts as of this: 1e-38."""
+LOG2E, LN2_HIGH, LN2_LOW = F32(math.log2(math.e)), F32(0.693359375), F32(-2.12194440e-4)
+ROUNDING = F32(1.5 * 2.0**23)
+C2, C3, C4, C5, C6 = (F32(1 / math.factorial(n)) for n in range(2, 7))
+
+
+def helper_with(*freedoms: str) -> Callable[[F], F]:
+    """A helper whose arithmetic may be rearranged as these flags of LLVM say."""
+
+    def compiled(function: F) -> F:
+        fast: Any = numba.njit(error_model="numpy", fastmath=set(freedoms))(function)
+        return cast(F, fast)
+
+    return compiled
+
+
+summing = helper_with("contract", "reassoc", "nsz")
+"""Sums in any order, so that they use vectors."""
+fused = helper_with("contract")
+"""a · b + c in one rounding where the processor can."""
+
+
+def _instructions(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A function of so many float32 values to one, given by the instructions that LLVM is to emit."""
+
+    def emitting(emit: Callable[..., Any]) -> Callable[..., Any]:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return emit(builder, *args)
+
+        signature = types.float32(*[types.float32] * count)
+
+        def one(typing_context: Any, x: Any) -> Any:
+            return signature, generate
+
+        def two(typing_context: Any, x: Any, y: Any) -> Any:
+            return signature, generate
+
+        made: Any = intrinsic(one if count == 1 else two)
+        return cast(Callable[..., Any], made)
+
+    return emitting
+
+
+@_instructions(2)
+def _times_power(builder: Any, value: Any, shifted: Any) -> Any:
+    """value · 2^k, where `shifted` is k + ROUNDING."""
+    bits, power = (builder.bitcast(word, WORD) for word in (value, shifted))
+    return builder.bitcast(builder.add(bits, builder.shl(power, WORD(23))), ir.FloatType())
+
+
+@_instructions(1)
+def _as_bf16(builder: Any, value: Any) -> Any:
+    """The nearest bfloat16, ties to even."""
+    bits = builder.bitcast(value, WORD)
+    odd = builder.and_(builder.lshr(bits, WORD(16)), WORD(1))
+    bits = builder.add(bits, builder.add(odd, WORD(0x7FFF)))
+    return builder.bitcast(builder.and_(bits, WORD(0xFFFF0000)), ir.FloatType())
+
+
+@fused
+def exp(x: Any) -> Any:
+    """exp(x) for x <= 88 to 1e-7, by 2^k · P(r) with |r| <= ln 2 / 2."""
+    x = x if x > LEAST_EXPONENT else LEAST_EXPONENT
+    shifted = x * LOG2E + ROUNDING
+    k = shifted - ROUNDING
+    r = x - k * LN2_HIGH
+    r = r - k * LN2_LOW
+    p = C6 * r + C5
+    p = p * r + C4
+    p = p * r + C3
+    p = p * r + C2
+    p = p * r + ONE
+    p = p * r + ONE
+    return _times_power(p, shifted)
+
+
+@summing
+def sum_of_squares(row: Floats) -> Any:
+    total = ZERO
+    for i in range(row.shape[0]):
+        total += row[i] * row[i]
+    return total
+
+
+@helper
+def scale_row(row: Floats, weight: Floats, scale: Any, is_bf16: bool, out: Floats) -> None:
+    if is_bf16:
+        for i in range(row.shape[0]):
+            out[i] = weight[i] * _as_bf16(row[i] * scale)
+    else:
+        for i in range(row.shape[0]):
+            out[i] = weight[i] * (row[i] * scale)
+
+
+@kernel("void(float32[:,::1], float32[::1], float32, boolean, float32[:,::1])")
+def normed(x: Floats, weight: Floats, eps: Any, is_bf16: bool, out: Floats) -> None:
+    """x [B, H] / rms(x) · weight [H] into `out` [B, H]."""
+    for b in range(x.shape[0]):
+        mean_square = sum_of_squares(x[b]) / F32(x.shape[1])
+        scale_row(x[b], weight, ONE / F32(math.sqrt(mean_square + eps)), is_bf16, out[b])
+
+
+@fused
+def swiglu_row(gate: Floats, up: Floats, is_bf16: bool, out: Floats) -> None:
+    for i in range(out.shape[0]):
+        # The smaller exponential of the two that a sigmoid can be made of: it doesn't overflow.
+        small = exp(-abs(gate[i]))
+        silu = gate[i] * (ONE if gate[i] >= ZERO else small) / (ONE + small)
+        out[i] = silu * up[i]
+    if is_bf16:
+        for i in range(out.shape[0]):
+            small = exp(-abs(gate[i]))
+            out[i] = _as_bf16(gate[i] * (ONE if gate[i] >= ZERO else small) / (ONE + small)) * up[i]
+
+
+@kernel("void(float32[:,::1], boolean, float32[:,::1])")
+def swiglu(both: Floats, is_bf16: bool, out: Floats) -> None:
+    """silu(gate) · up into `out` [B, I]; `both` [B, 2 I] has the gates first."""
+    width = out.shape[1]
+    for b in range(both.shape[0]):
+        swiglu_row(both[b, :width], both[b, width:], is_bf16, out[b])
+
+
+@fused
+def rotate(x: Floats, start: Index, cosines: Floats, sines: Floats, angle: Index, half: Index, is_bf16: bool) -> None:
+    """The pairs (i, i + D / 2) of the head at `start` by the angles at `angle`, in place."""
+    for i in range(half):
+        a, b = x[start + i], x[start + half + i]
+        x[start + i] = a * cosines[angle + i] - b * sines[angle + i]
+        x[start + half + i] = b * cosines[angle + i] + a * sines[angle + i]
+    if is_bf16:
+        for i in range(half + half):
+            x[start + i] = _as_bf16(x[start + i])
+
+
+@helper
+def copy(source: Floats, start: Index, target: Floats, place: Index, count: Index) -> None:
+    for i in range(count):
+        target[place + i] = source[start + i]
+
+
+@summing
+def dot(a: Floats, i: Index, b: Floats, j: Index, size: Index) -> Any:
+    total = ZERO
+    for d in range(size):
+        total += a[i + d] * b[j + d]
+    return total
+
+
+@summing
+def four_dots(a: Floats, i: Index, b: Floats, j: Index, size: Index) -> Any:
+    """One vector of `a` with four consecutive ones of `b`, so that it is read once."""
+    s0 = s1 = s2 = s3 = ZERO
+    j1 = j + size
+    j2 = j1 + size
+    j3 = j2 + size
+    for d in range(size):
+        x = a[i + d]
+        s0 += x * b[j + d]
+        s1 += x * b[j1 + d]
+        s2 += x * b[j2 + d]
+        s3 += x * b[j3 + d]
+    return s0, s1, s2, s3
+
+
+@fused
+def add_four(out: Floats, i: Index, weights: Floats, w: Index, values: Floats, j: Index, size: Index) -> None:
+    """Σ weight · vector over four consecutive vectors, added to `out`."""
+    w0, w1, w2, w3 = weights[w], weights[w + U1], weights[w + U2], weights[w + U3]
+    j1 = j + size
+    j2 = j1 + size
+    j3 = j2 + size
+    for d in range(size):
+        out[i + d] += w0 * values[j + d] + w1 * values[j1 + d] + w2 * values[j2 + d] + w3 * values[j3 + d]
+
+
+@fused
+def add_one(out: Floats, i: Index, weight: Any, values: Floats, j: Index, size: Index) -> None:
+    for d in range(size):
+        out[i + d] += weight * values[j + d]
+
+
+@helper
+def score_block(
+    query: Floats, q: Index, keys: Floats, k: Index, count: Index, size: Index, scores: Floats, s: Index
+) -> None:
+    """q · K of the `count` tokens of a block."""
+    whole = count - count % U4
+    for t in range(U0, whole, U4):
+        s0, s1, s2, s3 = four_dots(query, q, keys, k + t * size, size)
+        scores[s + t], scores[s + t + U1], scores[s + t + U2], scores[s + t + U3] = s0, s1, s2, s3
+    for t in range(whole, count):
+        scores[s + t] = dot(query, q, keys, k + t * size, size)
+
+
+@helper
+def mix_block(
+    out: Floats, o: Index, weights: Floats, w: Index, values: Floats, v: Index, count: Index, size: Index
+) -> None:
+    """Σ weight · value of the `count` tokens of a block, added to `out`."""
+    whole = count - count % U4
+    for t in range(U0, whole, U4):
+        add_four(out, o, weights, w + t, values, v + t * size, size)
+    for t in range(whole, count):
+        add_one(out, o, weights[w + t], values, v + t * size, size)
+
+
+@summing
+def softmax(x: Floats, start: Index, count: Index, scale: Any) -> Any:
+    """exp(scale · (x − largest)) in place; 1 / their sum."""
+    top = x[start]
+    for t in range(count):
+        top = x[start + t] if x[start + t] > top else top
+    for t in range(count):
+        x[start + t] = exp(scale * (x[start + t] - top))
+    total = ZERO
+    for t in range(count):
+        total += x[start + t]
+    return ONE / total
+
+
+@helper
+def times(x: Floats, start: Index, count: Index, factor: Any) -> None:
+    for i in range(count):
+        x[start + i] *= factor
+
+
+@kernel(
+    "void(float32[::1], float32[::1], float32[::1], uint64[:,::1], uint64[::1], uint64[::1],"
+    " float32[::1], float32[::1], Tuple((uint64, uint64, uint64, uint64)), boolean, float32[::1], float32[::1])"
+)
+def attend(
+    heads: Floats, keys: Floats, values: Floats, tables: Indices, slots: Indices, positions: Indices,
+    cosines: Floats, sines: Floats, shape: Any, is_bf16: bool, scores: Floats, out: Floats,
+) -> None:  # fmt: skip
+    """One layer's attention for one new token a row. Arrays are flat: views of them would be counted references.
+
+    `heads` [B, Q + 2 K, D]: queries, keys, values, before rotation. `keys`, `values` [blocks, K, block size, D]: the
+    layer's cache. Row b is `slots[b]` of `tables` [slots, blocks a row] and has `positions[b]` earlier tokens.
+    `cosines`, `sines` [positions, D / 2]. `shape` is (Q, K, D, block size); `scores` has room for Q / K times the
+    longest row's tokens. `out` [B, Q, D] is filled in.
+    """
+    num_queries, num_kv, size, block_size = shape
+    group, num_heads = num_queries // num_kv, num_queries + num_kv + num_kv
+    half, scale = size // U2, ONE / F32(math.sqrt(size))
+    for b in range(positions.shape[0]):
+        position, slot = positions[b], slots[b]
+        count, row = position + U1, np.uint64(b) * num_heads * size
+        for h in range(num_queries + num_kv):
+            rotate(heads, row + h * size, cosines, sines, position * half, half, is_bf16)
+        block, place = tables[slot, position // block_size], position % block_size
+        for h in range(num_kv):
+            new = row + (num_queries + h) * size
+            target = ((block * num_kv + h) * block_size + place) * size
+            copy(heads, new, keys, target, size)
+            copy(heads, new + num_kv * size, values, target, size)
+            first = h * group
+            for start in range(U0, count, block_size):
+                inside = min(block_size, count - start)
+                k = (tables[slot, start // block_size] * num_kv + h) * block_size * size
+                for g in range(group):
+                    score_block(heads, row + (first + g) * size, keys, k, inside, size, scores, g * count + start)
+            o = (np.uint64(b) * num_queries + first) * size
+            for i in range(group * size):
+                out[o + i] = ZERO
+            for g in range(group):
+                share = softmax(scores, g * count, count, scale)
+                times(scores, g * count, count, share)
+            for start in range(U0, count, block_size):
+                inside = min(block_size, count - start)
+                v = (tables[slot, start // block_size] * num_kv + h) * block_size * size
+                for g in range(group):
+                    mix_block(out, o + g * size, scores, g * count + start, values, v, inside, size)
