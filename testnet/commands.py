@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from protocol.engines.names import EngineName
+
 app = typer.Typer(help="Run all of proofpool on this machine.", no_args_is_help=True)
 
 
@@ -23,6 +25,10 @@ def up(
     verifiers: Annotated[int, typer.Option(help="Validators, each with a verifier; slashing takes two.")] = 2,
     cheat: Annotated[
         list[str] | None, typer.Option(help="KIND or KIND:N, may be repeated; `none` for honest workers only.")
+    ] = None,
+    engine: Annotated[EngineName, typer.Option(help="What workers generate with.")] = "torch",
+    worker_python: Annotated[
+        Path | None, typer.Option(help="The Python of workers, such as .venv-vllm/bin/python for --engine vllm.")
     ] = None,
     run_dir: Annotated[
         Path | None, typer.Option(help="Where the run is kept; a new folder in runs/ without it.")
@@ -42,6 +48,8 @@ def up(
         "num_workers": workers,
         "num_verifiers": verifiers,
         "cheats": parse_cheats(cheat if cheat is not None else ["wrong-model"]),
+        "engine": engine,
+        "worker_python": worker_python,
         "chain_url": chain,
     }
     return run_testnet(load_config(Plan, "testnet", flags=flags), run_dir, as_json=as_json, keep=keep)

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from protocol.config import RoleConfig
+from protocol.engines.names import EngineName
 from protocol.errors import UsageError
 
 BASE_MODEL = Path(__file__).parent / "base_model"
@@ -46,6 +47,10 @@ class Plan(RoleConfig):
     num_verifiers: int = Field(default=2, ge=2)
     """Slashing takes two validators."""
     cheats: tuple[str, ...] = ("wrong-model",)
+    engine: EngineName = "torch"
+    """What workers and cheats generate with."""
+    worker_python: Path | None = None
+    """The Python of their processes, where that engine is in an environment of its own; this one without it."""
     chain_url: str | None = None
     base_model: Path = BASE_MODEL
     max_async: int = Field(default=2, ge=0, le=8)

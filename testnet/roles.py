@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from protocol.engines.names import EngineName
 from protocol.files import write_atomically
 from protocol.keystore import CHEAP_SCRYPT_N, write_secret
 from testnet import profile
@@ -49,9 +50,18 @@ class Site:
     def origin_dir(self) -> Path:
         return self.run_dir / "origin"
 
-    def process(self, name: str, command: list[str], niceness: int = 0, *, may_finish: bool = False) -> Process:
+    def process(
+        self,
+        name: str,
+        command: list[str],
+        niceness: int = 0,
+        *,
+        may_finish: bool = False,
+        python: Path | None = None,
+    ) -> Process:
+        """One of our commands, run by `python`, by this process's own without it."""
         log = self.run_dir / "logs" / f"{name}.log"
-        return Process(name, [sys.executable, "-m", *command], log, niceness, may_finish=may_finish)
+        return Process(name, [str(python or sys.executable), "-m", *command], log, niceness, may_finish=may_finish)
 
 
 def coordinator(site: Site, account: Account, log: Account, rules_file: Path, groups_per_step: int) -> Process:
@@ -98,14 +108,18 @@ def trainer(site: Site, account: Account, num_steps: int, recipe: Mapping[str, A
     return site.process("trainer", ["trainer", "run", "--config", file], may_finish=True)
 
 
-def worker(site: Site, provider: Provider) -> Process:
-    """Its process has the node's key; the provider's lies beside it, for whoever wants to appeal."""
+def worker(site: Site, provider: Provider, engine: EngineName = "torch", python: Path | None = None) -> Process:
+    """Its process has the node's key; the provider's lies beside it, for whoever wants to appeal.
+
+    `python` is of the environment where `engine` is installed, if that isn't this one.
+    """
     _keystore(site, provider.owner)
     settings = _joining(site, provider.node) | {"ledger": site.genesis.contracts.ledger, "retry_most_seconds": 2.0}
+    settings["engine"] = engine
     file = str(_write_config(site, provider.name, settings))
-    if provider.cheat is None:
-        return site.process(provider.name, ["worker", "run", "--config", file], WORKER_NICENESS)
-    return site.process(provider.name, ["testnet.cheats", provider.cheat, "--config", file], WORKER_NICENESS)
+    honest = ["worker", "run", "--config", file]
+    command = honest if provider.cheat is None else ["testnet.cheats", provider.cheat, "--config", file]
+    return site.process(provider.name, command, WORKER_NICENESS, python=python)
 
 
 def verifier(site: Site, account: Account) -> Process:

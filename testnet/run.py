@@ -165,7 +165,7 @@ class Run:
             ),
             roles.relay(self.site),
             roles.trainer(self.site, self.accounts.trainer, self.plan.num_steps, self.plan.recipe),
-            *(roles.worker(self.site, provider) for provider in self.accounts.providers),
+            *(roles.worker(self.site, p, self.plan.engine, self.plan.worker_python) for p in self.accounts.providers),
             *(roles.verifier(self.site, validator) for validator in self.accounts.validators),
         ]
         return {process.name: process for process in prepared}

@@ -11,8 +11,8 @@ from typing import Literal
 from pydantic import Field
 
 from protocol.config import Address, RoleConfig
-from protocol.engines.registry import EngineName
-from protocol.engines.vllm.options import Dtype, ModelRunner, VllmOptions
+from protocol.engines.names import Dtype, EngineName
+from protocol.engines.vllm.options import ModelRunner, VllmOptions
 
 
 class WorkerConfig(RoleConfig):

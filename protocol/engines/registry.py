@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from protocol.engines.vllm.options import Dtype, VllmOptions
+from protocol.engines.names import Dtype, EngineName
+from protocol.engines.vllm.options import VllmOptions
 
 if TYPE_CHECKING:
     from protocol.engines.base import Engine
-
-EngineName = Literal["torch", "vllm"]
 
 
 def make_engine(

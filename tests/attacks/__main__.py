@@ -27,6 +27,10 @@ def main() -> int:
     started = time.perf_counter()
     pool = arena(asked.model, asked.dtype, asked.tasks)
     command = f"python -m tests.attacks --model {asked.model} --dtype {asked.dtype}"
+    if asked.engine == "vllm":
+        from tests.vllm.arena import by_vllm
+
+        pool, command = by_vllm(pool, asked.dtype), f"{command} --engine vllm"
     if asked.limits:
         pool = judged_by(pool, read_thresholds(asked.limits))
     document = play(
@@ -38,7 +42,8 @@ def main() -> int:
         limits=asked.limits.stem if asked.limits else limits_name(asked.model, asked.dtype),
     )
     if asked.keep:
-        document.write(DATA / f"attacks.{asked.model}.{asked.dtype}.json")
+        by = "" if asked.engine == "torch" else f".{asked.engine}"
+        document.write(DATA / f"attacks.{asked.model}.{asked.dtype}{by}.json")
     if asked.out:
         document.write(asked.out)
     return 0
@@ -57,6 +62,9 @@ def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.attacks", description="Every attack, caught or not.")
     parser.add_argument("--model", choices=tuple(ARENAS), default="tiny")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="what the pool's honest workers compute in")
+    parser.add_argument(
+        "--engine", choices=("torch", "vllm"), default="torch", help="what cheats and honest workers generate with"
+    )
     parser.add_argument("--limits", type=Path, help="another threshold file than the one that comes with proofpool")
     parser.add_argument("--attack", action="append", help="only these; may be given several times")
     parser.add_argument("--tasks", type=int, help="how many tasks of 64 rollouts are tried")

@@ -13,8 +13,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from protocol.engines.base import Completion, generate, requests_of
+from protocol.engines.names import Dtype
 from protocol.engines.vllm.engine import VllmEngine
-from protocol.engines.vllm.options import Dtype, VllmOptions
+from protocol.engines.vllm.options import VllmOptions
 from protocol.prover import in_task_order
 from protocol.rollouts import Int32Array
 from protocol.rules import SamplingRules

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from protocol.engines.names import Dtype
 from protocol.engines.vllm.engine import VllmEngine
-from protocol.engines.vllm.options import Dtype, VllmOptions
+from protocol.engines.vllm.options import VllmOptions
 from protocol.weights import CONFIG_FILE, WEIGHTS_FILE
 from testnet.plan import BASE_MODEL, OTHER_WEIGHTS
 

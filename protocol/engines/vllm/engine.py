@@ -23,11 +23,12 @@ import numpy as np
 import torch
 
 from protocol.engines.base import Completion, Request
+from protocol.engines.names import Dtype
 from protocol.engines.vllm import extension, probe
 from protocol.engines.vllm.desk import PackedDraws
 from protocol.engines.vllm.draws import Asked
 from protocol.engines.vllm.library import out_of_sight, quiet, require_library
-from protocol.engines.vllm.options import Dtype, ModelRunner, VllmOptions
+from protocol.engines.vllm.options import ModelRunner, VllmOptions
 from protocol.errors import ConfigError, ProofpoolError
 from protocol.rules import SamplingRules
 from protocol.weights import ModelConfig

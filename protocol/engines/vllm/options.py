@@ -7,7 +7,6 @@ from typing import Literal
 
 ModelRunner = Literal["v1", "v2"]
 """vLLM has two of them; on a processor only the first one runs."""
-Dtype = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
