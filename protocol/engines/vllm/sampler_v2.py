@@ -15,8 +15,6 @@ from vllm.v1.worker.gpu.sample.logits_processor.interface import LogitsProcessor
 from protocol.engines.vllm.desk import Desk
 from protocol.engines.vllm.draws import Asked
 
-NAME = f"{__name__}:SeededSlots"
-
 
 class SeededSlots(LogitsProcessor):  # type: ignore[misc]  # vLLM has no types
     """Requests by the slot that the runner keeps them in; a row of logits names its slot and its position."""
