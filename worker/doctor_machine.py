@@ -15,7 +15,8 @@ from pathlib import Path
 import httpx
 
 from protocol.doctor import Finding, installed_version
-from protocol.errors import ProofpoolError
+from protocol.engines.vllm.library import require_installed
+from protocol.errors import ConfigError, ProofpoolError
 from protocol.kernels import are_enabled, uncompiled
 from worker.alerts import webhook_of
 from worker.config import WorkerConfig
@@ -46,11 +47,20 @@ def _process(config: WorkerConfig) -> Finding:
 
 
 def _engine(config: WorkerConfig) -> Finding:
-    module, extra = ("vllm", "vllm") if config.engine == "vllm" else ("torch", "worker")
-    if importlib.util.find_spec(module) is None:
-        fix = f"pip install 'proofpool[{extra}]', or set `engine`"
-        return Finding("engine", "error", f"`engine` is {config.engine}, and {module} isn't installed", fix)
-    return Finding("engine", "ok", f"{config.engine}: {module} {installed_version(module)}, {config.dtype}")
+    if config.engine == "vllm":
+        return _vllm(config)
+    if importlib.util.find_spec("torch") is None:
+        fix = "pip install 'proofpool[worker]', or set `engine`"
+        return Finding("engine", "error", "`engine` is torch, and torch isn't installed", fix)
+    return Finding("engine", "ok", f"torch: torch {installed_version('torch')}, {config.dtype}")
+
+
+def _vllm(config: WorkerConfig) -> Finding:
+    try:
+        distribution, number = require_installed()
+    except ConfigError as error:
+        return Finding("engine", "error", f"`engine` is vllm, and {error.what}: {error.why}", error.todo)
+    return Finding("engine", "ok", f"vllm: {distribution} {number}, {config.dtype}, {config.vllm_model_runner}")
 
 
 def _gpu(config: WorkerConfig) -> Finding:

