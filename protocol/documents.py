@@ -16,6 +16,7 @@ SHAPES: dict[str, str] = {
     "testnet up": "testnet.summary:Summary",
     "worker status": "worker.status:NodeStatus",
     "worker init": "worker.init:InitReport",
+    "worker bench": "worker.bench:BenchReport",
     "worker doctor": "protocol.doctor:DoctorReport",
     "worker explain": "worker.explain:Explanation",
     "worker verify": "protocol.checks.report:FileReports",

@@ -12,7 +12,7 @@ import typer
 
 from worker.config import WorkerConfig
 from worker.provider.consent_commands import consent
-from worker.setup_commands import doctor, init
+from worker.setup_commands import bench, doctor, init
 
 if TYPE_CHECKING:
     from protocol.checks.basis import Given
@@ -138,7 +138,7 @@ def verify(
         raise typer.Exit(3)
 
 
-for command in (init, doctor, consent):
+for command in (init, doctor, bench, consent):
     app.command()(command)
 
 

@@ -39,7 +39,7 @@ def recall(data_dir: Path, found: NodeStatus) -> NodeStatus:
     """With what is remembered of whoever didn't answer."""
     if found.as_of.coordinator and found.as_of.chain:
         return found
-    before = _read(data_dir)
+    before = last_known(data_dir)
     if before is None or before.node != found.node:
         return found
     names = (*FROM_BOTH, *(() if found.as_of.coordinator else FROM_COORDINATOR))
@@ -67,7 +67,8 @@ def _better(row: RecentSubmission, before: RecentSubmission | None) -> RecentSub
     return before if before is not None and row.payment.state in UNSURE else row
 
 
-def _read(data_dir: Path) -> NodeStatus | None:
+def last_known(data_dir: Path) -> NodeStatus | None:
+    """The status that was last put together while somebody answered."""
     from worker.status import NodeStatus
 
     try:

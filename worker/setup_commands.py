@@ -112,3 +112,41 @@ def _engine(name: str) -> Literal["torch", "vllm"]:
     if name == "vllm":
         return "vllm"
     raise UsageError("that is no engine", name, "give torch or vllm")
+
+
+def bench(
+    config: ConfigFile = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long new tasks are begun.")] = 30.0,
+    model: Annotated[Path | None, typer.Option("--model", help="A folder, in place of the pool's newest.")] = None,
+    rules: Annotated[Path | None, typer.Option("--rules", help="JSON of rules, in place of the pool's.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure this machine in this pool: tokens per second with proofs, and what that would earn in a day.
+
+    The pool's rules, prompts and newest weights, the configured engine. Nothing is leased or handed in.
+    """
+    import os
+
+    from protocol.config import load_config
+    from worker.config import WorkerConfig
+
+    settings = load_config(WorkerConfig, "worker", config)
+    # Numeric libraries read this when they are loaded, which comes next.
+    os.environ.setdefault("OMP_NUM_THREADS", str(settings.num_threads))
+    import torch
+
+    from protocol.clock import SystemClock
+    from protocol.engines.registry import make_engine
+    from protocol.kernels import warm
+    from protocol.progress import Progress
+    from worker.bench import Given, bench_lines
+    from worker.bench import bench as measure
+
+    torch.set_num_threads(settings.num_threads)
+    engine = make_engine(settings.engine, max_batch=settings.max_batch, dtype=settings.dtype, vllm=settings.vllm)
+    with Progress("bench, seconds", int(seconds)) as progress:
+        progress.doing("kernels")
+        warm()
+        found = measure(settings, engine, SystemClock(), seconds, progress, Given(rules, model))
+    for line in [found.model_dump_json()] if as_json else bench_lines(found):
+        print(line)

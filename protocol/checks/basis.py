@@ -108,7 +108,7 @@ def model_of(given: Given, basis: Basis, scratch: Path) -> Path:
         return given.model
     assert given.coordinator
     with closing(CoordinatorClient(given.coordinator)) as client:
-        return _fetched(client, basis.task.policy_version, scratch)
+        return fetched_weights(client, basis.task.policy_version, scratch)
 
 
 _DOCUMENTS: dict[type[BaseModel], tuple[str, str]] = {
@@ -159,7 +159,7 @@ def _basis(pool: PoolInfo, task: Signed[Task], rules: Rules, claim: Claim | None
     return Basis(task.check(pool.coordinator, domain), task.message.id(domain), rules, claim)
 
 
-def _fetched(client: CoordinatorClient, policy_version: int, scratch: Path) -> Path:
+def fetched_weights(client: CoordinatorClient, policy_version: int, scratch: Path) -> Path:
     """A policy version, byte by byte as its trainer signed it."""
     import httpx
 
