@@ -13,6 +13,7 @@ import traceback
 from typing import Annotated, Any
 
 import typer
+from pydantic_core import ValidationError
 from typer.core import TyperGroup
 from typer.main import get_command as build_command
 
@@ -106,12 +107,30 @@ def run(arguments: list[str]) -> int:
 def _print_error(error: ProofpoolError, arguments: list[str]) -> None:
     """What, why and what to do: a line each; with --debug the traceback before them."""
     if "--debug" in arguments:
-        traceback.print_exception(error)
+        print(_traceback(error), file=sys.stderr)
     print(f"error: {plain(error.what)}", file=sys.stderr)
     if error.why:
         print(f"  why: {plain(error.why)}", file=sys.stderr)
     if error.todo:
         print(f"  do:  {plain(error.todo)}", file=sys.stderr)
+
+
+def _traceback(error: BaseException) -> str:
+    """Where an error comes from, its causes first.
+
+    What pydantic couldn't read isn't repeated: a file that was named by mistake may hold a key or a password.
+    """
+    earlier = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    lines = [] if earlier is None else [_traceback(earlier), "\nwhich led to:\n"]
+    lines += ["Traceback (most recent call last):\n", *traceback.format_tb(error.__traceback__)]
+    text = _without_input(error) if isinstance(error, ValidationError) else str(error)
+    return "".join([*lines, f"{type(error).__module__}.{type(error).__qualname__}: {plain(text)}"])
+
+
+def _without_input(error: ValidationError) -> str:
+    return "; ".join(
+        f"{one['type']} at `{'.'.join(map(str, one['loc']))}`" for one in error.errors(include_input=False)
+    )
 
 
 def _print_version(asked: bool) -> None:

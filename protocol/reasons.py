@@ -85,8 +85,14 @@ class RejectReason(StrEnum):
 _TABLE: dict[RejectReason, tuple[int, str]] = {
     RejectReason.SCHEMA_INVALID: (1, "send what docs/protocol.md describes, with the version that the pool uses"),
     RejectReason.SIGNATURE_INVALID: (2, "sign with the node key, for this host and chain, with a clock that is right"),
-    RejectReason.NOT_REGISTERED: (3, "register the node on chain, then wait for the pool's confirmations"),
-    RejectReason.UNDERSTAKED: (4, "allot at least the pool's minimum to this node"),
+    RejectReason.NOT_REGISTERED: (
+        3,
+        "register the node (`proofpool provider register`), then wait for the pool's confirmations",
+    ),
+    RejectReason.UNDERSTAKED: (
+        4,
+        "`proofpool provider stake` lets more stand behind the node: the pool asks for a minimum",
+    ),
     RejectReason.LEASE_UNKNOWN: (5, "submit only for a task that this coordinator leased to this node"),
     RejectReason.LEASE_LIMIT: (
         6,

@@ -66,13 +66,19 @@ def announce(contracts: Contracts, lane: Lane, pool_id: int, submission_id: str)
     if promised := contracts.read("ledger", "forcedIntake", pool_id, submission_id):
         return ForcedIntake(submission_id=submission_id, include_by_epoch=promised - 1, transaction_hash=None)
     if contracts.read("registry", "providerOf", lane.address) == ZERO_ADDRESS:
-        raise NotEligible("the node isn't registered", lane.address, "register it, or use its keystore")
+        raise NotEligible(
+            "the node isn't registered", lane.address, "`proofpool provider register` takes it in; or use its keystore"
+        )
     allotted, least = (
         contracts.read("registry", "allotment", lane.address, pool_id),
         contracts.read("pools", "minAllotmentOf", pool_id),
     )
     if allotted < least:
-        raise NotEligible("too little is allotted to this node", f"{allotted} of {least} wei", "allot the minimum")
+        raise NotEligible(
+            "too little is allotted to this node",
+            f"{allotted} of {least} wei",
+            "`proofpool provider stake` lets more stand behind it",
+        )
     receipt = contracts.send(lane, "ledger", "forceIntake", pool_id, submission_id)
     epoch = next(event.arguments["epoch"] for event in contracts.events(receipt) if event.name == "IntakeForced")
     return ForcedIntake(submission_id=submission_id, include_by_epoch=epoch, transaction_hash=receipt.transaction_hash)

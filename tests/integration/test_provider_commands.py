@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +290,26 @@ def test_a_closed_or_unknown_pool_and_an_empty_account_are_refused_in_words(desk
     code, _, err = desk.run("stake", "1", "--node", desk.node, *more)
     assert code == 6 and "the pool isn't open" in err
     assert desk.nonce() == before
+
+
+class Terminal(io.StringIO):
+    """Somebody sits there, and has typed this."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("typed", "more", "code"), [("n\n", [], 130), ("y\n", [], 0), ("", ["--yes"], 0)])
+def test_on_a_terminal_it_is_shown_and_asked_first(
+    desk: Desk, call: Command, monkeypatch: pytest.MonkeyPatch, typed: str, more: list[str], code: int
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    before = desk.nonce()
+    options = [one for one in desk.options() if one != "--json"]
+    found, out, err = call("provider", "stake", "5", *options, *more)
+    assert (found, desk.nonce() - before) == (code, 0 if code else 2)
+    assert ("would send 2 transactions" in err and "Send this?" in err) == (not more)
+    assert ("sent 2 transactions" in out) == (code == 0)
 
 
 def test_what_cannot_be_asked_is_a_usage_error(desk: Desk, call: Command) -> None:

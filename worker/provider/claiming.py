@@ -17,7 +17,7 @@ from protocol.amount import format_amount
 from protocol.chain.contracts import Read
 from protocol.chain.pool import ChainPool, EarningsRecord
 from protocol.earnings import StatedEarnings
-from protocol.errors import NotEligible, VerificationFailed
+from protocol.errors import NotEligible, ProofpoolError, Unreachable, VerificationFailed
 from protocol.events import utc
 from protocol.wire import Address, Hash32, UInt64, Wei
 from worker.provider.earnings_source import EarningsSource
@@ -75,7 +75,7 @@ class ClaimReport(ProviderReport):
 def plan_claim(
     wallet: Wallet, sources: Sequence[EarningsSource], first_block: int
 ) -> tuple[Plan, tuple[PoolEarnings, ...]]:
-    """Raises NotEligible where nothing can be claimed, VerificationFailed where all that is stated isn't on chain."""
+    """Raises NotEligible where nothing can be claimed; what a source says wrongly, or not, where that is why."""
     found = [_of_pool(wallet, source, first_block) for source in sources]
     calls, effects = list[Call](), list[Effect]()
     for earnings, stated in found:
@@ -87,7 +87,7 @@ def plan_claim(
     pools = tuple(earnings for earnings, _ in found)
     notes = tuple(line for earnings in pools for line in lines_of(earnings))
     if not calls:
-        raise _nothing(pools, notes)
+        raise _nothing(pools, notes, [error for source in sources for error in source.errors])
     own = wallet.contracts.address("credits")
     effects.insert(0, wallet_credits(wallet, sum(one.claimable_wei for one in pools if one.token == own)))
     due = [one.claimable_time for earnings in pools for one in earnings.later if one.claimable_time is not None]
@@ -133,7 +133,7 @@ def _of_pool(wallet: Wallet, source: EarningsSource, first_block: int) -> tuple[
         claimable_wei=max(0, earned - claimed - withheld),
         withheld=tuple(_case(one) for one in cases),
         later=later,
-        faults=tuple(dict.fromkeys(source.faults)),
+        faults=tuple(dict.fromkeys(f"{error.what}: {error.why}" for error in source.errors)),
     )
     return found, stated
 
@@ -169,12 +169,11 @@ def _case(withheld: Withheld) -> WithheldEarnings:
     )
 
 
-def _nothing(pools: Sequence[PoolEarnings], notes: Sequence[str]) -> Exception:
-    """Why nothing can be claimed: a source that contradicts the chain is worse than having earned nothing."""
-    faults = [fault for earnings in pools for fault in earnings.faults if "other earnings than the chain" in fault]
-    if faults:
-        todo = "keep what it says: `proofpool audit money` shows where they part; give a statement's file instead"
-        return VerificationFailed("no statement has the root on chain", "; ".join(faults), todo)
+def _nothing(pools: Sequence[PoolEarnings], notes: Sequence[str], errors: Sequence[ProofpoolError]) -> ProofpoolError:
+    """Why nothing can be claimed: what keeps it from being known comes first, a contradiction before a silence."""
+    for kind in (VerificationFailed, Unreachable):
+        if (error := next((one for one in errors if isinstance(one, kind)), None)) is not None:
+            return error
     paid = sum(earnings.claimed_wei for earnings in pools)
     why = "; ".join([f"{format_amount(paid)} are claimed", *notes])
     return NotEligible("there is nothing to claim", why, "`proofpool provider statement` shows all that was earned")

@@ -27,12 +27,12 @@ from worker.provider.config import ProviderConfig
 
 @dataclass
 class EarningsSource:
-    """Of one pool. `faults` are the reasons for which sources were passed over."""
+    """Of one pool. `errors` are the reasons for which sources were passed over."""
 
     pool_id: int
     files: Sequence[StatedEarnings] = ()
     client: CoordinatorClient | None = None
-    faults: list[str] = field(default_factory=list)
+    errors: list[ProofpoolError] = field(default_factory=list)
 
     def find(self, record: EarningsRecord) -> StatedEarnings | None:
         """The statement behind this root; None where nobody has it."""
@@ -45,15 +45,13 @@ class EarningsSource:
         try:
             stated = StatedEarnings.of(self.client.earnings(record.epoch))
         except (CoordinatorUnreachable, NotFound, Rejected, VerificationFailed) as error:
-            self._note(record, error)
+            self.errors.append(error)
             return
         if stated.root != record.root:
-            why = f"root {stated.root}, on chain {record.root}"
-            self._note(record, VerificationFailed("the coordinator states other earnings than the chain", why))
+            why = f"epoch {record.epoch}, root {stated.root}, on chain {record.root}"
+            todo = "keep what it says: `proofpool audit money` shows where they part; or give a statement's file"
+            self.errors.append(VerificationFailed("the coordinator states other earnings than the chain", why, todo))
         yield stated
-
-    def _note(self, record: EarningsRecord, error: ProofpoolError) -> None:
-        self.faults.append(f"epoch {record.epoch}: {error.what} ({error.why})")
 
 
 @contextmanager
