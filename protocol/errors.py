@@ -15,7 +15,8 @@
     │   │   ├── WrongChain                another chain id or other code than was expected
     │   │   ├── AccountShared             another process sends with the same account
     │   │   └── TransactionReverted       a contract refused, with its decoded custom error
-    │   └── CoordinatorUnreachable        the coordinator didn't answer in time
+    │   ├── CoordinatorUnreachable        the coordinator didn't answer in time
+    │   └── RankLost                      another process of the same trainer is gone
     ├── NotFound                      1   an id that names nothing here
     ├── NotEligible                   6   not registered, too little stake, wrong version
     └── Rejected                      7   refused by the protocol, with a RejectReason
@@ -128,6 +129,10 @@ class TransactionReverted(ChainError):
 
 class CoordinatorUnreachable(Unreachable):
     """The coordinator didn't answer within its deadline."""
+
+
+class RankLost(Unreachable):
+    """Another process of the same trainer ended, or didn't answer within the ranks' deadline."""
 
 
 class NotFound(ProofpoolError):

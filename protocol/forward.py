@@ -11,12 +11,14 @@ are what TOPLOC proofs are taken of; `logits(hidden)` maps them onto the vocabul
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from protocol.errors import ProofpoolError
 from protocol.kv_cache import KvCache
@@ -25,6 +27,8 @@ from protocol.weights import ModelConfig, check_weights, load_weights
 
 Rope = tuple[Tensor, Tensor]
 """Cosines and sines, each [N, 1, head dim]; the sines of the first half are negated."""
+Keep = Callable[[Tensor, Tensor], None]
+"""What takes a layer's keys and values, each [N, kv heads, head dim]."""
 
 
 BLOCK_ROWS = 256
@@ -107,14 +111,31 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """One pre-norm transformer block. Sub-module names are Hugging Face's, so state dicts map one to one."""
+    """One pre-norm transformer block. Sub-module names are Hugging Face's, so state dicts map one to one.
+
+    Where it `recomputes`, a backward pass runs it again, and only its input is kept from the forward pass.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.recomputes = False
         self.input_layernorm = RmsNorm(config.hidden_size, config.rms_norm_eps)
         self.self_attn = Attention(config)
         self.post_attention_layernorm = RmsNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = Mlp(config)
+
+    def forward(self, x: Tensor, rope: Rope, packing: Packing, keep: Keep | None = None) -> Tensor:
+        """Packed pass, [N, H] to [N, H]; `keep` gets the keys and values."""
+        if self.recomputes and torch.is_grad_enabled():
+            again: Tensor = checkpoint(self._packed, x, rope, packing, use_reentrant=False, preserve_rng_state=False)
+            return again
+        return self._packed(x, rope, packing, keep)
+
+    def _packed(self, x: Tensor, rope: Rope, packing: Packing, keep: Keep | None = None) -> Tensor:
+        queries, keys, values = self.self_attn.project(self.input_layernorm(x), rope)
+        if keep is not None:
+            keep(keys, values)
+        return self.close(x, attend_packed(queries, keys, values, packing))
 
     def close(self, x: Tensor, mixed: Tensor) -> Tensor:
         """What follows attention: output projection, residual, MLP, residual."""
@@ -149,7 +170,7 @@ class CausalLM(nn.Module):
         self.model = Decoder(config)
         if not config.tie_word_embeddings:
             self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        self._rope_tables: dict[torch.dtype, Rope] = {}
+        self._rope_tables: dict[tuple[torch.dtype, torch.device], Rope] = {}
 
     @classmethod
     def load(cls, folder: Path, dtype: torch.dtype = torch.float32) -> CausalLM:
@@ -157,10 +178,15 @@ class CausalLM(nn.Module):
         return cls.of(ModelConfig.load(folder), load_weights(folder), dtype)
 
     @classmethod
+    def without_weights(cls, config: ModelConfig) -> CausalLM:
+        """A model whose float32 parameters take no memory yet (torch's "meta" device)."""
+        with torch.device("meta"):
+            return cls(config)
+
+    @classmethod
     def of(cls, config: ModelConfig, weights: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> CausalLM:
         """A model with these weights (copied); raises MalformedFile where they don't fit `config`."""
-        with torch.device("meta"):
-            model = cls(config)
+        model = cls.without_weights(config)
         model.to_empty(device="cpu").to(dtype)
         model.set_weights(weights)
         return model
@@ -196,7 +222,7 @@ class CausalLM(nn.Module):
         unseen = torch.arange(width, device=tokens.device)[:, None] > cache.lengths
         mask = torch.zeros(unseen.shape, device=tokens.device).masked_fill(unseen, -torch.inf)
         rope, x = self._rope(cache.lengths), self.model.embed_tokens(tokens)
-        for index, layer in enumerate(self._layers()):
+        for index, layer in enumerate(self.layers()):
             queries, keys, values = layer.self_attn.project(layer.input_layernorm(x), rope)
             cache.put(index, keys, values)
             seen = cache.keys[index, :width], cache.values[index, :width]
@@ -217,26 +243,25 @@ class CausalLM(nn.Module):
 
     def _packed(self, tokens: Tensor, packing: Packing, cache: KvCache | None) -> Tensor:
         rope, x = self._rope(packing.positions), self.model.embed_tokens(tokens)
-        for index, layer in enumerate(self._layers()):
-            queries, keys, values = layer.self_attn.project(layer.input_layernorm(x), rope)
-            if cache is not None:
-                cache.fill(index, packing, keys, values)
-            x = layer.close(x, attend_packed(queries, keys, values, packing))
+        for index, layer in enumerate(self.layers()):
+            x = layer(x, rope, packing, None if cache is None else partial(cache.fill, index, packing))
         if cache is not None:
             cache.lengths = torch.tensor(packing.lengths)
         hidden: Tensor = self.model.norm(x)
         return hidden
 
-    def _layers(self) -> list[Layer]:
+    def layers(self) -> list[Layer]:
+        """Its blocks, first to last."""
         return [layer for layer in self.model.layers if isinstance(layer, Layer)]
 
     def _rope(self, positions: Tensor) -> Rope:
         """Rows of the tables at int64 [N] positions; raises where a position is past the model's range."""
-        dtype = self.model.norm.weight.dtype
-        if dtype not in self._rope_tables:
+        place = (self.model.norm.weight.dtype, positions.device)
+        if place not in self._rope_tables:
             with torch.inference_mode(False):  # the trainer may need the tables of a model first used for decoding
-                self._rope_tables[dtype] = rope_tables(self.config, dtype)
-        cosines, sines = self._rope_tables[dtype]
+                cosines, sines = rope_tables(self.config, place[0])
+                self._rope_tables[place] = (cosines.to(place[1]), sines.to(place[1]))
+        cosines, sines = self._rope_tables[place]
         if int(positions.max()) >= len(cosines):
             raise ProofpoolError("a sequence is longer than the model's positions", f"{len(cosines)} tokens")
         return cosines[positions], sines[positions]

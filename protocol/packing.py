@@ -13,7 +13,7 @@ The rollouts of a group continue one prompt, which then goes through the model o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -38,6 +38,10 @@ class AttentionGroup:
     queries: Tensor
     keys: Tensor
     sees: Tensor | None
+
+    def to(self, device: torch.device) -> AttentionGroup:
+        sees = None if self.sees is None else self.sees.to(device)
+        return AttentionGroup(self.queries.to(device), self.keys.to(device), sees)
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,13 @@ class Packing:
             groups.append(_group(rows, starts[parents[members]], int(kind[0])))
             offset += rows.numel()
         return cls(tuple(lengths), tuple(parents.tolist()), positions, tuple(groups), restore)
+
+    def to(self, device: torch.device) -> Packing:
+        """The same with its index tensors on `device`."""
+        if self.positions.device == device:
+            return self
+        groups = tuple(group.to(device) for group in self.groups)
+        return replace(self, positions=self.positions.to(device), groups=groups, restore=self.restore.to(device))
 
     def whole(self, tokens: Tensor) -> list[Tensor]:
         """Each sequence of the packed `tokens` [N] with what it goes on from in front, for who can't share."""

@@ -186,9 +186,14 @@ def save_checkpoint(
     sync_folder(folder.parent)
 
 
-def _write_model(folder: Path, config: ModelConfig, weights: Mapping[str, Tensor]) -> None:
-    document = config.as_hugging_face() | {"dtype": str(_common_dtype(weights)).removeprefix("torch.")}
+def write_config(folder: Path, config: ModelConfig, dtype: torch.dtype) -> None:
+    """`config.json` of a model whose weights are stored in `dtype`."""
+    document = config.as_hugging_face() | {"dtype": str(dtype).removeprefix("torch.")}
     write_atomically(folder / CONFIG_FILE, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
+
+
+def _write_model(folder: Path, config: ModelConfig, weights: Mapping[str, Tensor]) -> None:
+    write_config(folder, config, _common_dtype(weights))
     # Sorted names make the file's bytes, and so its hash, a function of the weights alone.
     tensors = {name: weights[name].detach().contiguous() for name in sorted(config.weight_shapes())}
     write_atomically(folder / WEIGHTS_FILE, save(tensors, metadata={"format": "pt"}))

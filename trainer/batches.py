@@ -1,7 +1,7 @@
 """Batches from the coordinator: leased, checked, fetched, let go.
 
-In: the pool's coordinator, whose address the chain names. Out: a `TrainingBatch` for the learner. Offers are
-taken only with the coordinator's signature over exactly their groups, since that is the evidence of what a
+In: the pool's coordinator, whose address the chain names. Out: a `BatchFile` whose samples the learner takes. Offers
+are taken only with the coordinator's signature over exactly their groups, since that is the evidence of what a
 step was made of.
 """
 
@@ -14,12 +14,11 @@ from protocol.batches import check_offer
 from protocol.client import CoordinatorClient
 from protocol.rules import Rules
 from protocol.signing import SigningDomain
-from trainer.advantages import AdvantageScale
-from trainer.samples import TrainingBatch, read_batch
+from trainer.batch_file import BatchFile
 
 
 class Batches:
-    """One pool's batches for a model of `vocab_size` tokens.
+    """One pool's batches.
 
     `signer_of_batches` asks the chain, so that a handed-over key is noticed.
     """
@@ -29,14 +28,10 @@ class Batches:
         coordinator: CoordinatorClient,
         signer_of_batches: Callable[[], str],
         domain: SigningDomain,
-        vocab_size: int,
-        scale: AdvantageScale = "std",
     ) -> None:
         self._coordinator = coordinator
         self._signer_of_batches = signer_of_batches
         self._domain = domain
-        self._vocab_size = vocab_size
-        self._scale = scale
         self._rules: dict[str, Rules] = {}
 
     def lease(self, step: int) -> BatchOffer | None:
@@ -46,10 +41,9 @@ class Batches:
             check_offer(offer, self._signer_of_batches(), self._domain)
         return offer
 
-    def fetch(self, offer: BatchOffer) -> TrainingBatch:
-        """The offered samples, under the rules that they were leased by."""
-        file, rules = self._coordinator.batch_file(offer.number), self._rules_of(offer)
-        return read_batch(offer, file, rules, self._vocab_size, self._scale)
+    def fetch(self, offer: BatchOffer) -> BatchFile:
+        """What was offered, with the rules that it was leased by; `read` holds the one against the other."""
+        return BatchFile(offer, self._rules_of(offer), self._coordinator.batch_file(offer.number))
 
     def acknowledge(self, number: int) -> None:
         self._coordinator.acknowledge_batch(number)

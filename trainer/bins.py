@@ -49,6 +49,16 @@ class Bin:
     num_outputs: tuple[int, ...]
 
 
+_ZERO = torch.zeros(1, dtype=torch.int64)
+NO_SAMPLES = Bin((), _ZERO, Packing.of([1]), _ZERO, _ZERO, ())
+"""A pass over one token that belongs to no sample."""
+
+
+def cost(bin_: Bin, hidden_size: int) -> float:
+    """Of a pass, in units of H multiplications: 12·H² weights a layer and token, and attention of lengths squared."""
+    return 12.0 * hidden_size * len(bin_.tokens) + sum(length * length for length in bin_.packing.lengths)
+
+
 def pack(samples: Sequence[Sample], places: Sequence[int], max_tokens: int) -> list[Bin]:
     """Bins of at most `max_tokens` that hold the samples at `places` once each; a longer sample has one to itself."""
     families = _families(samples, places, max_tokens)

@@ -1,35 +1,67 @@
 """Checkpoints: the trainer's own durable state, one folder a policy version.
 
-In: a learner after a step. Out: `ROOT/N/{state.pt, step.json, model/}`, there whole or not at all;
-`model/` is the Hugging Face folder that is published (bf16). Resuming from it is exact to the bit.
+In: a learner after a step. Out, there whole or not at all, written by all ranks together:
+
+    ROOT/N/state/       float32 weights and optimizer, each rank's rows in a file of its own (torch's DCP format)
+           model/       the published Hugging Face folder (bf16) and its `training.json`
+           batch/       offer, rules and rollout file of the step that made it
+           step.json    `StepRecord`
+
+A checkpoint can be resumed on any number of ranks; one process goes on exact to the bit. No rank ever holds more than
+one whole tensor besides its own rows. With several machines ROOT lies on a disk that they share.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import shutil
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import torch
+from blake3 import blake3
+from pydantic import Field, ValidationError
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
-from protocol.errors import ProofpoolError
+from protocol.canonical import hex0x
+from protocol.errors import ConfigError, ProofpoolError
 from protocol.files import sync_folder, write_atomically
-from protocol.weights import save_checkpoint
+from protocol.weights_file import write_weights
+from trainer.batch_file import BatchFile
 from trainer.learner import Learner
+from trainer.policy import whole
+from trainer.ranks import Ranks, losing_ranks
+from trainer.step_record import Arithmetic, StateHash, StepRecord, hashing
 
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+RECORD_FILE = "step.json"
+PUBLISHED_RECORD_FILE = "training.json"
+
+Start = Literal["newest", "anew"] | Annotated[int, Field(ge=0)]
+"""Where a run starts: at the newest checkpoint or, without one, at the base model; only there; at a policy version."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A policy version on disk. `batch_number` is the batch that made it; None for the base model."""
+    """A policy version on disk."""
 
-    policy_version: int
     folder: Path
-    batch_number: int | None
+    record: StepRecord
+
+    @property
+    def policy_version(self) -> int:
+        return self.record.policy_version
+
+    @property
+    def batch_number(self) -> int | None:
+        """The batch that made it; None for the base model."""
+        return None if self.record.batch is None else self.record.batch.number
 
     @property
     def model_folder(self) -> Path:
@@ -37,58 +69,183 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """All checkpoints of a run, newest last."""
+    """All checkpoints of a run; the newest `keep` stay. Every rank has one, over the same folder."""
 
     def __init__(self, root: Path, keep: int = 3) -> None:
         self.root = root
         self.keep = keep
 
     def newest(self) -> Checkpoint | None:
-        versions = self._versions()
-        if not versions:
-            return None
-        folder = self.root / str(versions[-1])
+        versions = self.versions()
+        return self.of(versions[-1]) if versions else None
+
+    def start(self, at: Start) -> Checkpoint | None:
+        """Where a run starts; None for the base model. Raises ConfigError where that can't be.
+
+        Checkpoints past a named version are renamed: their steps are taken again.
+        """
+        versions = self.versions()
+        if at == "anew" and versions:
+            raise ConfigError(
+                "this run can't start anew",
+                f"{self.root} has policy versions {versions[0]} to {versions[-1]}",
+                "give it a data_dir of its own, or resume the newest",
+            )
+        if isinstance(at, str):
+            return self.of(versions[-1]) if versions else None
+        checkpoint = self.of(at)
+        for version in (version for version in versions if version > at):
+            aside = self.root / f"{version}.aside"
+            shutil.rmtree(aside, ignore_errors=True)
+            (self.root / str(version)).rename(aside)
+        return checkpoint
+
+    def of(self, policy_version: int) -> Checkpoint:
+        """Raises ProofpoolError where it isn't there or can't be read."""
+        folder = self.root / str(policy_version)
+        if not folder.is_dir():
+            raise ConfigError(
+                f"there is no checkpoint of policy version {policy_version}",
+                f"{self.root} has {', '.join(map(str, self.versions())) or 'none'}",
+                "name one of these; `keep_checkpoints` says how many stay",
+            )
         try:
-            record = json.loads((folder / "step.json").read_text())
-            return Checkpoint(versions[-1], folder, record["batch_number"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return Checkpoint(folder, StepRecord.model_validate_json((folder / RECORD_FILE).read_bytes()))
+        except (OSError, ValidationError) as error:
             raise _damaged(folder, error) from error
 
-    def save(self, learner: Learner, policy_version: int, batch_number: int | None, base: Path) -> Checkpoint:
-        """Write the state after a step; `base` lends its tokenizer files. Replaces nothing that is whole."""
+    def save(
+        self,
+        learner: Learner,
+        policy_version: int,
+        batch: BatchFile | None,
+        base: Path,
+        before: Checkpoint | None = None,
+    ) -> Checkpoint:
+        """Write the state after a step of `batch` from `before`; `base` lends its tokenizer files. All ranks together.
+
+        Replaces nothing that is whole: what fails on the way leaves the checkpoints as they were.
+        """
+        ranks = learner.ranks
         folder, staging = self.root / str(policy_version), self.root / f".{policy_version}.staging"
-        shutil.rmtree(staging, ignore_errors=True)
-        companions = [base / name for name in COMPANIONS if (base / name).exists()]
-        save_checkpoint(staging / "model", learner.model.config, learner.model.weights(torch.bfloat16), companions)
-        buffer = io.BytesIO()
-        torch.save(learner.state(), buffer)
-        write_atomically(staging / "state.pt", buffer.getvalue())
-        record = {"schema_version": 1, "policy_version": policy_version, "batch_number": batch_number}
-        write_atomically(staging / "step.json", json.dumps(record).encode())
-        staging.rename(folder)
-        sync_folder(self.root)
-        self._drop_old()
-        return Checkpoint(policy_version, folder, batch_number)
+        if ranks.is_first:
+            shutil.rmtree(staging, ignore_errors=True)
+            (staging / "model").mkdir(parents=True)
+        ranks.wait()
+        _check_shared(staging, ranks)
+        state = learner.state()
+        _write_state(state, staging / "state", learner)
+        record = StepRecord(
+            policy_version=policy_version,
+            num_updates=learner.num_updates,
+            state=_export(state, staging / "model", learner),
+            before=None if before is None else before.record.state,
+            batch=None if batch is None else batch.source,
+            recipe=learner.recipe,
+            arithmetic=Arithmetic.here(ranks, learner.policy.compute_dtype),
+        )
+        if ranks.is_first:
+            _write_rest(staging, record, batch, base)
+            staging.rename(folder)
+            sync_folder(self.root)
+            self._drop_old()
+        ranks.wait()
+        return Checkpoint(folder, record)
 
     def restore(self, checkpoint: Checkpoint, learner: Learner) -> None:
         """Put the learner where it was when `checkpoint` was saved. Raises ProofpoolError where the disk damaged it."""
+        alone = learner.ranks.control is None
+        state = learner.make_room(checkpoint.record.num_updates)
         try:
-            state = torch.load(checkpoint.folder / "state.pt", weights_only=True)
-        except Exception as error:  # torch has another type for each kind of damage
+            with _exchanging():
+                load(
+                    state,
+                    checkpoint_id=checkpoint.folder / "state",
+                    process_group=learner.ranks.control,
+                    no_dist=alone,
+                )
+        except (Exception, CheckpointException) as error:  # torch has another type for each kind of damage
+            if isinstance(error, ProofpoolError):
+                raise
             raise _damaged(checkpoint.folder, error) from error
-        learner.restore(state)
 
-    def _versions(self) -> Sequence[int]:
+    def versions(self) -> Sequence[int]:
+        """Of whole checkpoints, oldest first."""
         self.root.mkdir(parents=True, exist_ok=True)
         return sorted(int(path.name) for path in self.root.iterdir() if path.name.isdigit())
 
     def _drop_old(self) -> None:
         """Optimizer states are large: the published weights live on in the origin."""
-        for version in self._versions()[: -self.keep]:
+        for version in self.versions()[: -self.keep]:
             shutil.rmtree(self.root / str(version))
 
 
-def _damaged(folder: Path, error: Exception) -> ProofpoolError:
+def _check_shared(folder: Path, ranks: Ranks) -> None:
+    """Raises ConfigError, on every rank, unless all of them see what the first one made."""
+    blind = int(ranks.sum(torch.tensor(float(not folder.is_dir()))))
+    if blind:
+        raise ConfigError(
+            "the trainer's ranks don't share a data folder",
+            f"{blind} of {ranks.size} ranks don't see {folder}",
+            "set data_dir to a folder on a disk that all machines mount at the same path",
+        )
+
+
+@contextmanager
+def _exchanging() -> Iterator[None]:
+    """torch warns where there is nobody to exchange with: one process without a group is as good."""
+    with warnings.catch_warnings(), losing_ranks():
+        warnings.filterwarnings("ignore", "torch.distributed is (disabled, )?unavailable or uninitialized")
+        yield
+
+
+def _write_state(state: dict[str, Tensor], folder: Path, learner: Learner) -> None:
+    """Each rank its own rows. Raises OSError where a disk refuses."""
+    control = learner.ranks.control
+    try:
+        with _exchanging():
+            save(state, checkpoint_id=folder, process_group=control, no_dist=control is None)
+    except CheckpointException as error:  # a BaseException, with what failed on each rank
+        rank, (first, _) = next(iter(error.failures.items()))
+        raise OSError(f"rank {rank} couldn't write its part of {folder}: {first}") from error
+
+
+def _export(state: dict[str, Tensor], folder: Path, learner: Learner) -> StateHash:
+    """Writes the published weights, and hashes the state: a tensor at a time comes together, on every rank.
+
+    The first rank writes and hashes; the others' hashes are of nothing, and they don't use them.
+    """
+    model, is_first = learner.model.config, learner.ranks.is_first
+    optimizer_names = sorted(name for name in state if not name.startswith("weights."))
+    weights_names = [f"weights.{name}" for name in sorted(model.weight_shapes())]
+    optimizer, weights = (blake3(max_threads=blake3.AUTO) for _ in range(2))
+    if is_first:
+        for _ in hashing(_gathered(state, optimizer_names), optimizer):
+            pass
+        write_weights(folder, model, torch.bfloat16, hashing(_gathered(state, weights_names), weights))
+    else:
+        for _ in _gathered(state, [*optimizer_names, *weights_names]):
+            pass
+    return StateHash(weights=hex0x(weights.digest()), optimizer=hex0x(optimizer.digest()))
+
+
+def _gathered(state: dict[str, Tensor], names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+    for name in names:
+        yield name, whole(state[name])
+
+
+def _write_rest(staging: Path, record: StepRecord, batch: BatchFile | None, base: Path) -> None:
+    text = record.model_dump_json(indent=1).encode() + b"\n"
+    write_atomically(staging / "model" / PUBLISHED_RECORD_FILE, text)
+    for name in COMPANIONS:
+        if (base / name).exists():
+            write_atomically(staging / "model" / name, (base / name).read_bytes())
+    if batch is not None:
+        batch.write(staging / "batch")
+    write_atomically(staging / RECORD_FILE, text)
+
+
+def _damaged(folder: Path, error: BaseException) -> ProofpoolError:
     return ProofpoolError(
         "a checkpoint can't be read",
         f"{folder}: {type(error).__name__}",

@@ -21,11 +21,15 @@ def trainer() -> None:
 def run(
     config: Annotated[Path | None, typer.Option(help="TOML file; see docs/trainer.md.")] = None,
     num_steps: Annotated[int | None, typer.Option(help="Stop after this policy version.")] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(help="newest: the newest checkpoint, or the base model; anew: only the base model; or a version."),
+    ] = None,
 ) -> None:
-    """Train until stopped; started again, it goes on where it was."""
+    """Train until stopped; started again, it goes on where it was. Under torchrun on as many ranks as that starts."""
     from trainer.process import run_trainer
 
-    run_trainer(config, num_steps)
+    run_trainer(config, num_steps, resume)
 
 
 @app.command()

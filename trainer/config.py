@@ -7,7 +7,9 @@ from pathlib import Path
 from pydantic import Field
 
 from protocol.config import Address, RoleConfig
+from trainer.checkpoint import Start
 from trainer.learner import RecipeConfig
+from trainer.ranks import ScaleConfig
 
 
 class TrainerConfig(RoleConfig):
@@ -34,4 +36,9 @@ class TrainerConfig(RoleConfig):
     seed: int = 0
     poll_seconds: float = Field(default=0.5, gt=0)
     log_format: str = "auto"
+    keep_checkpoints: int = Field(default=3, ge=1)
+    """How many checkpoints stay; a step can be replayed as long as the version before it is there."""
+    resume: Start = "newest"
+    """Where to start: the `newest` checkpoint, or the base model where there is none; only `anew`; a policy version."""
     recipe: RecipeConfig = RecipeConfig()
+    scale: ScaleConfig = ScaleConfig()

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from trainer.loss import ClipConfig, TokenRows, k3
+from trainer.ranks import ALONE, Ranks
 from trainer.samples import Sample
 
+MEANS = ("high", "low", "delta", "entropy", "kl_old", "kl_worker")
 RATIO_QUANTILES = (0.01, 0.5, 0.99)
 
 
@@ -58,6 +60,7 @@ class Tally:
     """Adds up a step. Example: `tally.add(rows, value=…)` a pass, `tally.close(norm)` an optimizer step, `figures`."""
 
     clip: ClipConfig
+    has_reference: bool = False
     objective: float = 0.0
     grad_norms: list[float] = field(default_factory=list)
     _rows: list[dict[str, Tensor]] = field(default_factory=list)
@@ -70,31 +73,32 @@ class Tally:
             gains = rows.advantages > 0
             loses = rows.advantages < 0
             past_delta = loses & (ratio > self.clip.delta) if self.clip.delta is not None else torch.zeros_like(gains)
-            self._rows.append(
-                {
-                    "ratio": ratio,
-                    "high": gains & (ratio > self.clip.most),
-                    "low": loses & (ratio < self.clip.least),
-                    "delta": past_delta,
-                    "entropy": rows.entropy.detach(),
-                    "kl_old": k3(rows.logprobs, rows.old),
-                    "kl_worker": k3(rows.old, rows.worker),
-                }
-                | ({} if rows.reference is None else {"kl_reference": k3(rows.logprobs, rows.reference)})
-            )
+            columns = {
+                "ratio": ratio,
+                "high": gains & (ratio > self.clip.most),
+                "low": loses & (ratio < self.clip.least),
+                "delta": past_delta,
+                "entropy": rows.entropy.detach(),
+                "kl_old": k3(rows.logprobs, rows.old),
+                "kl_worker": k3(rows.old, rows.worker),
+            } | ({} if rows.reference is None else {"kl_reference": k3(rows.logprobs, rows.reference)})
+            self._rows.append({name: column.cpu() for name, column in columns.items()})
 
     def close(self, grad_norm: float) -> None:
         """The end of an optimizer step."""
         self.grad_norms.append(grad_norm)
 
-    def figures(self, samples: list[Sample], policy_version: int) -> StepFigures:
-        """Of all that was added, for a step that starts from `policy_version`."""
-        columns = {name: torch.cat([rows[name] for rows in self._rows]).double() for name in self._rows[0]}
-        mean = {name: float(column.mean()) for name, column in columns.items()}
+    def figures(self, samples: list[Sample], policy_version: int, ranks: Ranks = ALONE) -> StepFigures:
+        """Of all that was added on all `ranks`, for a step that starts from `policy_version`."""
+        num_tokens = sum(sample.num_outputs for sample in samples)
+        names = [*MEANS, *(["kl_reference"] if self.has_reference else [])]
+        sums = ranks.sum(torch.stack([self._column(name).sum() for name in names]))
+        mean = dict(zip(names, (sums / num_tokens).tolist(), strict=True))
+        objective = float(ranks.sum(torch.tensor(self.objective, dtype=torch.float64)))
         lags = [policy_version - sample.policy_version for sample in samples]
-        low, middle, high = quantiles(columns["ratio"])
+        low, middle, high = quantiles(ranks.gather(self._column("ratio")))
         return StepFigures(
-            objective=self.objective / len(self.grad_norms),
+            objective=objective / len(self.grad_norms),
             ratio_clipped_share=mean["high"] + mean["low"] + mean["delta"],
             ratio_high_share=mean["high"],
             ratio_low_share=mean["low"],
@@ -112,8 +116,12 @@ class Tally:
             mean_policy_lag=_mean(lags),
             max_policy_lag=max(lags),
             num_rollouts=len(samples),
-            num_tokens=sum(sample.num_outputs for sample in samples),
+            num_tokens=num_tokens,
         )
+
+    def _column(self, name: str) -> Tensor:
+        """float64 [N]: this rank's."""
+        return torch.cat([torch.empty(0), *(rows[name] for rows in self._rows)]).double()
 
 
 def quantiles(values: Tensor) -> tuple[float, ...]:

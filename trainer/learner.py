@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,10 +17,11 @@ from torch import Tensor
 from protocol.errors import ConfigError
 from protocol.forward import CausalLM
 from trainer.advantages import AdvantageScale
-from trainer.bins import Bin, pack
+from trainer.bins import NO_SAMPLES, Bin, cost, pack
 from trainer.figures import StepFigures, Tally
-from trainer.head import token_logprobs
 from trainer.loss import ObjectiveConfig, TokenRows, token_shares, token_values
+from trainer.policy import Policy, whole
+from trainer.ranks import ALONE, Ranks
 from trainer.samples import TrainingBatch, split_groups
 
 
@@ -43,6 +43,9 @@ class RecipeConfig(BaseModel):
     """What a group's centred rewards are divided by: their standard deviation, or nothing (Dr. GRPO)."""
 
 
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
 @dataclass(frozen=True, eq=False)
 class Fixed:
     """Log-probs of the outputs that a step doesn't move, float32 [T] a sample, by place in the batch."""
@@ -55,36 +58,52 @@ class Learner:
     """Model and optimizer, and what a batch does to them.
 
     `reference` is the frozen model that the recipe's KL term holds to; it must be there where that term is used.
+    With several `ranks` each of them has a learner, all are given the same batches, and each takes its share of the
+    bins; where it has fewer than others, it computes on nothing, since layers are gathered by all ranks at once.
     """
 
-    def __init__(self, model: CausalLM, recipe: RecipeConfig, reference: CausalLM | None = None) -> None:
+    def __init__(
+        self,
+        model: CausalLM | Policy,
+        recipe: RecipeConfig,
+        reference: CausalLM | Policy | None = None,
+        ranks: Ranks = ALONE,
+    ) -> None:
         if recipe.objective.kl_coefficient and reference is None:
             raise ConfigError("the recipe has a KL term and no reference", "recipe.objective.kl_coefficient is above 0")
-        self.model = model
+        self.policy = _policy(model)
+        self.model = self.policy.model
         self.recipe = recipe
-        self.reference = reference if recipe.objective.kl_coefficient else None
+        self.reference = _policy(reference) if reference is not None and recipe.objective.kl_coefficient else None
+        self.ranks = ranks
         self.num_updates = 0
         self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
+            self.model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
         )
 
     def learn(self, batch: TrainingBatch, policy_version: int) -> StepFigures:
         """Take the optimizer steps of one batch, starting from `policy_version`."""
-        tally = Tally(self.recipe.objective.clip)
+        tally = Tally(self.recipe.objective.clip, self.reference is not None)
         fixed = self._fixed(batch)
         for part in split_groups(len(batch.samples), batch.group_size, self.recipe.optimizer_steps):
             self._update(part, batch, fixed, tally)
-        return tally.figures(batch.samples, policy_version)
+        return tally.figures(batch.samples, policy_version, self.ranks)
 
-    def logprobs(self, batch: TrainingBatch, model: CausalLM | None = None) -> list[Tensor]:
+    def logprobs(self, batch: TrainingBatch, policy: Policy | None = None) -> list[Tensor]:
         """Log-probs of each sample's outputs, float32 [T], under the current weights, or under another model's."""
-        found: list[Tensor] = [torch.empty(0)] * len(batch.samples)
-        for bin_ in pack(batch.samples, range(len(batch.samples)), self.recipe.max_tokens):
+        found = list(torch.zeros(sum(batch.num_outputs)).split(batch.num_outputs))
+        for bin_ in self._own_bins(batch, range(len(batch.samples))):
             with torch.no_grad():
-                logprobs, _ = forward(model or self.model, bin_, batch.temperature)
-            for place, piece in zip(bin_.places, logprobs.split(bin_.num_outputs), strict=True):
-                found[place] = piece
-        return found
+                logprobs, _ = (policy or self.policy)(bin_, batch.temperature)
+            if bin_.places:
+                for place, piece in zip(bin_.places, logprobs.cpu().split(bin_.num_outputs), strict=True):
+                    found[place] = piece
+        return list(self.ranks.sum(torch.cat(found)).split(batch.num_outputs)) if self.ranks.size > 1 else found
+
+    def _own_bins(self, batch: TrainingBatch, places: Sequence[int]) -> list[Bin]:
+        """This rank's share of the packed `places`."""
+        bins = pack(batch.samples, places, self.recipe.max_tokens)
+        return self.ranks.share(bins, [cost(bin_, self.model.config.hidden_size) for bin_ in bins], NO_SAMPLES)
 
     def _fixed(self, batch: TrainingBatch) -> Fixed:
         reference = None if self.reference is None else self.logprobs(batch, self.reference)
@@ -97,9 +116,12 @@ class Learner:
         shares = token_shares(lengths, objective.normalisation, batch.max_new_tokens)
         share_of = dict(zip(part, shares, strict=True))
         self.optimizer.zero_grad(set_to_none=True)
-        for bin_ in pack(batch.samples, part, self.recipe.max_tokens):
+        for bin_ in self._own_bins(batch, part):
+            if not bin_.places:
+                self._join_in(batch.temperature)
+                continue
             rows = self._rows(bin_, batch, fixed)
-            weights = _spread([share_of[place] for place in bin_.places], bin_)
+            weights = _spread([share_of[place] for place in bin_.places], bin_).to(rows.logprobs.device)
             value = (token_values(rows, objective) * weights).sum()
             (-value).backward()
             tally.add(rows, float(value.detach()))
@@ -107,19 +129,27 @@ class Learner:
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.grad_norm_clip)
         self.optimizer.step()
         self.num_updates += 1
-        tally.close(float(norm))
+        tally.close(float(whole(norm)))
+
+    def _join_in(self, temperature: float) -> None:
+        """A pass whose loss is 0: it adds nothing to the gradient, and the other ranks' passes can go on."""
+        logprobs, entropy = self.policy(NO_SAMPLES, temperature)
+        ((logprobs + entropy).sum() * 0).backward()
 
     def _rows(self, bin_: Bin, batch: TrainingBatch, fixed: Fixed) -> TokenRows:
         """What the objective asks of the bin's trained tokens."""
-        logprobs, entropy = forward(self.model, bin_, batch.temperature)
+        logprobs, entropy = self.policy(bin_, batch.temperature)
         samples = [batch.samples[place] for place in bin_.places]
+        device = logprobs.device
         return TokenRows(
             logprobs=logprobs,
             entropy=entropy,
-            old=torch.cat([fixed.old[place] for place in bin_.places]),
-            worker=torch.cat([sample.worker_logprobs for sample in samples]),
-            advantages=_spread([sample.advantage for sample in samples], bin_),
-            reference=torch.cat([fixed.reference[place] for place in bin_.places]) if fixed.reference else None,
+            old=torch.cat([fixed.old[place] for place in bin_.places]).to(device),
+            worker=torch.cat([sample.worker_logprobs for sample in samples]).to(device),
+            advantages=_spread([sample.advantage for sample in samples], bin_).to(device),
+            reference=torch.cat([fixed.reference[place] for place in bin_.places]).to(device)
+            if fixed.reference
+            else None,
         )
 
     def _set_learning_rate(self) -> None:
@@ -127,25 +157,30 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.learning_rate * warm
 
-    def state(self) -> dict[str, Any]:
-        """Everything that the next step depends on."""
-        return {
-            "weights": self.model.weights(),
-            "optimizer": self.optimizer.state_dict(),
-            "num_updates": self.num_updates,
-        }
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that the next step depends on, by name: the live ones, dealt where parameters are.
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on exactly where `state` was taken."""
-        self.model.set_weights(state["weights"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.num_updates = state["num_updates"]
+        `weights.NAME`, and once a step was taken `exp_avg.NAME` and `exp_avg_sq.NAME`, AdamW's two means. With
+        `num_updates` that is all of the state.
+        """
+        found: dict[str, Tensor] = {}
+        for name, parameter in self.model.named_parameters():
+            found[f"weights.{name}"] = parameter.detach()
+            found |= {f"{kind}.{name}": self.optimizer.state[parameter][kind] for kind in MOMENTS if self.num_updates}
+        return found
+
+    def make_room(self, num_updates: int) -> dict[str, Tensor]:
+        """The state of after `num_updates` optimizer steps, for the caller to fill in."""
+        self.num_updates = num_updates
+        self.optimizer.state.clear()
+        for parameter in self.model.parameters() if num_updates else ():
+            moments = {kind: torch.zeros_like(parameter) for kind in MOMENTS}
+            self.optimizer.state[parameter] = {"step": torch.tensor(float(num_updates)), **moments}
+        return self.state()
 
 
-def forward(model: CausalLM, bin_: Bin, temperature: float) -> tuple[Tensor, Tensor]:
-    """Log-probs and entropies of a bin's trained tokens, float32 [sum of T] each."""
-    hidden = model(bin_.tokens, bin_.packing)
-    return token_logprobs(hidden[bin_.rows], model.head, bin_.targets, temperature)
+def _policy(model: CausalLM | Policy) -> Policy:
+    return model if isinstance(model, Policy) else Policy(model)
 
 
 def _spread(values: Sequence[float], bin_: Bin) -> Tensor:

@@ -20,11 +20,12 @@ from protocol.api import BatchOffer, BatchRefusal
 from protocol.clock import Clock
 from protocol.telemetry import get_logger
 from protocol.waiting import Waiting
+from trainer.batch_file import BatchFile
 from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
-from trainer.checkpoint import Checkpoint, CheckpointStore
+from trainer.checkpoint import Checkpoint, Start
+from trainer.crew import Crew
 from trainer.figures import StepFigures
-from trainer.learner import Learner
 from trainer.samples import TrainingBatch, UnfitRow
 
 
@@ -33,23 +34,21 @@ class Trainer:
 
     def __init__(
         self,
-        learner: Learner,
-        checkpoints: CheckpointStore,
+        crew: Crew,
         broadcaster: Broadcaster,
         batches: Batches,
-        base_model: Path,
         metrics_file: Path,
         clock: Clock,
         waiting: Waiting,
+        start: Start = "newest",
     ) -> None:
-        self.learner = learner
-        self.checkpoints = checkpoints
+        self.crew = crew
         self.broadcaster = broadcaster
         self.batches = batches
-        self.base_model = base_model
         self.metrics_file = metrics_file
         self.clock = clock
         self.waiting = waiting
+        self.start = start
 
     def run(self, num_steps: int | None = None) -> None:
         """Train until stopped or policy version `num_steps` is out."""
@@ -58,18 +57,18 @@ class Trainer:
             waiting_since = self.clock.now()
             if (taken := self.take(checkpoint.policy_version + 1)) is None:
                 return
-            offer, batch = taken
+            file, batch = taken
             waited = self.clock.now() - waiting_since
-            figures = self.learner.learn(batch, checkpoint.policy_version)
-            checkpoint = self.save(offer)
+            figures = self.crew.learn(batch, checkpoint.policy_version)
+            checkpoint = self.crew.save(file.offer.step, file, checkpoint)
             self.report(checkpoint, figures, waited)
 
     def resume(self) -> Checkpoint:
-        """The newest checkpoint, with the learner where it was; the base model the first time."""
-        checkpoint = self.checkpoints.newest()
+        """The checkpoint to start at, with the learner where it was; the base model the first time."""
+        checkpoint = self.crew.checkpoints.start(self.start)
         if checkpoint is None:
-            return self.checkpoints.save(self.learner, 0, None, self.base_model)
-        self.checkpoints.restore(checkpoint, self.learner)
+            return self.crew.save(0, None, None)
+        self.crew.restore(checkpoint)
         get_logger().info("trainer.resumed", policy_version=checkpoint.policy_version)
         return checkpoint
 
@@ -84,15 +83,15 @@ class Trainer:
 
         return bool(self.waiting.until("the coordinator and the chain", publish))
 
-    def take(self, step: int) -> tuple[BatchOffer, TrainingBatch] | None:
+    def take(self, step: int) -> tuple[BatchFile, TrainingBatch] | None:
         """A batch of this step that can be trained on: the pool is told of any that can't. None if stopped before."""
         while (offer := self.wait_for_batch(step)) is not None:
+            if (file := self.fetch(offer)) is None:
+                return None
             try:
-                batch = self.fetch(offer)
+                return file, self.crew.read(file)
             except UnfitRow as unfit:
                 self.refuse(offer, unfit)
-            else:
-                return None if batch is None else (offer, batch)
         return None
 
     def wait_for_batch(self, step: int) -> BatchOffer | None:
@@ -107,7 +106,7 @@ class Trainer:
 
         return self.waiting.until(f"the batch of step {step}", lease)
 
-    def fetch(self, offer: BatchOffer) -> TrainingBatch | None:
+    def fetch(self, offer: BatchOffer) -> BatchFile | None:
         """What the offer promises; None if stopped before."""
         return self.waiting.until(f"the file of batch {offer.number}", lambda: self.batches.fetch(offer))
 
@@ -121,9 +120,6 @@ class Trainer:
             return True
 
         self.waiting.until("the coordinator", tell)
-
-    def save(self, offer: BatchOffer) -> Checkpoint:
-        return self.checkpoints.save(self.learner, offer.step, offer.number, self.base_model)
 
     def report(self, checkpoint: Checkpoint, figures: StepFigures, waited_seconds: float) -> None:
         """One line in metrics.jsonl and one in the log."""

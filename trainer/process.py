@@ -20,7 +20,6 @@ from protocol.client import CoordinatorClient
 from protocol.clock import Clock, SystemClock
 from protocol.config import load_config, write_resolved
 from protocol.errors import NotEligible
-from protocol.forward import CausalLM
 from protocol.http import RequestSigner
 from protocol.keystore import load_signer
 from protocol.lock import FolderLock
@@ -32,25 +31,32 @@ from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
+from trainer.crew import Crew
 from trainer.learner import Learner
 from trainer.loop import Trainer
+from trainer.policy import Policy
+from trainer.ranks import ALONE, Ranks, parting, start_ranks
 
 
-def run_trainer(file: Path | None, num_steps: int | None) -> None:
-    """`proofpool trainer run`."""
-    config = load_config(TrainerConfig, "trainer", file, flags={"num_steps": num_steps})
+def run_trainer(file: Path | None, num_steps: int | None, resume: str | None = None) -> None:
+    """`proofpool trainer run`: on the first rank the loop, on the others what the loop asks of all."""
+    config = load_config(TrainerConfig, "trainer", file, flags={"num_steps": num_steps, "resume": resume})
     configure_logging("trainer", config.log_format)
     torch.set_num_threads(config.num_threads)
     torch.manual_seed(config.seed)
     stop = stop_on_signals("trainer")
-    with FolderLock(config.data_dir, "trainer"):
+    ranks = start_ranks(config.scale)
+    if not ranks.is_first:
+        build_crew(config, ranks).follow()
+        return
+    with FolderLock(config.data_dir, "trainer"), parting(ranks):
         write_resolved(config, config.data_dir)
-        trainer = build_trainer(config, SystemClock(), stop)
+        trainer = build_trainer(config, SystemClock(), stop, ranks)
         if trainer is not None:
             trainer.run(config.num_steps)
 
 
-def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) -> Trainer | None:
+def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event, ranks: Ranks = ALONE) -> Trainer | None:
     """The trainer of the configured pool; None if stopped while waiting for the chain's node.
 
     Raises WrongChain for other contracts than expected, NotEligible where the key isn't the pool's trainer.
@@ -69,25 +75,25 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event) ->
         return None
     _check_role(record, signer)
     coordinator = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
-    learner = Learner(CausalLM.load(config.base_model), config.recipe, _reference(config))
-    vocab_size, scale = learner.model.config.vocab_size, config.recipe.advantage_scale
     return Trainer(
-        learner,
-        CheckpointStore(config.data_dir / "checkpoints"),
+        build_crew(config, ranks),
         Broadcaster(config.origin_dir, config.pool_id, pool, coordinator, signer, contracts.domain),
-        Batches(coordinator, lambda: pool.record().coordinator, contracts.domain, vocab_size, scale),
-        config.base_model,
+        Batches(coordinator, lambda: pool.record().coordinator, contracts.domain),
         config.data_dir / "metrics.jsonl",
         clock,
         waiting,
+        config.resume,
     )
 
 
-def _reference(config: TrainerConfig) -> CausalLM | None:
-    """The base model, frozen, where the recipe holds to it."""
-    if not config.recipe.objective.kl_coefficient:
-        return None
-    return CausalLM.load(config.base_model).eval().requires_grad_(False)
+def build_crew(config: TrainerConfig, ranks: Ranks) -> Crew:
+    """This rank's learner and checkpoints."""
+    policy = Policy.load(config.base_model, ranks, config.scale)
+    reference = None
+    if config.recipe.objective.kl_coefficient:
+        reference = Policy.load(config.base_model, ranks, config.scale).requires_grad_(False)
+    learner = Learner(policy, config.recipe, reference, ranks)
+    return Crew(learner, CheckpointStore(config.data_dir / "checkpoints", config.keep_checkpoints), config.base_model)
 
 
 def _connect(config: TrainerConfig, clock: Clock) -> Contracts:

@@ -67,6 +67,11 @@ class TrainingBatch:
     temperature: float
     max_new_tokens: int
 
+    @property
+    def num_outputs(self) -> list[int]:
+        """Trained tokens of each sample."""
+        return [sample.num_outputs for sample in self.samples]
+
 
 def read_batch(
     offer: BatchOffer, file: bytes, rules: Rules, vocab_size: int, scale: AdvantageScale = "std"

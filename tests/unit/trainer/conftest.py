@@ -18,6 +18,9 @@ from protocol.rules import EnvironmentRules, FlipTest, Limit, Rules, SamplingRul
 from protocol.signing import Signer, SigningDomain
 from protocol.weights import ModelConfig
 from protocol.wire import ZERO_HASH, Batch
+from trainer.batch_file import BatchFile
+from trainer.learner import Learner, RecipeConfig
+from trainer.samples import TrainingBatch, read_batch
 
 GROUP_SIZE = 4
 VOCABULARY = 11
@@ -119,3 +122,28 @@ def make_offer(
         return offer, file
 
     return make
+
+
+@pytest.fixture
+def batch(make_offer: Callable[..., tuple[BatchOffer, bytes]], rules: Rules) -> TrainingBatch:
+    return read_batch(*make_offer(), rules, VOCABULARY)
+
+
+@pytest.fixture
+def make_learner(make_model: Callable[[], CausalLM]) -> Callable[..., Learner]:
+    def make(**recipe: object) -> Learner:
+        settings = {"learning_rate": 1e-3, "optimizer_steps": 2, "warmup_steps": 0, "grad_norm_clip": 1.0} | recipe
+        return Learner(make_model(), RecipeConfig.model_validate(settings))
+
+    return make
+
+
+def weights_of(learner: Learner) -> torch.Tensor:
+    return torch.cat([w.flatten() for w in learner.model.weights().values()])
+
+
+@pytest.fixture
+def batch_file(make_offer: Callable[..., tuple[BatchOffer, bytes]], rules: Rules) -> BatchFile:
+    """Of step 1."""
+    offer, data = make_offer()
+    return BatchFile(offer, rules, data)

@@ -13,7 +13,7 @@ from protocol.forward import CausalLM
 from tests.unit.trainer.conftest import VOCABULARY
 from trainer import bins
 from trainer.bins import pack
-from trainer.learner import forward
+from trainer.policy import Policy
 from trainer.samples import Sample
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 30)), min_size=1, max_size=24)
@@ -59,7 +59,7 @@ def test_a_packed_pass_gives_what_each_sample_gives_alone(
     packed = pack(samples, range(len(samples)), budget)
     assert any(max(bin_.packing.continues) >= 0 for bin_ in packed) == (budget > 1)
     for bin_ in packed:
-        logprobs, entropy = forward(model, bin_, temperature=0.8)
+        logprobs, entropy = Policy(model)(bin_, temperature=0.8)
         for place, piece, spread in zip(
             bin_.places, logprobs.split(bin_.num_outputs), entropy.split(bin_.num_outputs), strict=True
         ):
@@ -80,7 +80,7 @@ def test_gradients_of_a_shared_prompt_add_up(
         model = make_model().double()
         (bin_,) = pack(samples, range(3), 1000)
         assert (max(bin_.packing.continues) >= 0) == (least_saved == 1)
-        forward(model, bin_, 1.0)[0].sum().backward()
+        Policy(model)(bin_, 1.0)[0].sum().backward()
         return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
     # Norms are taken in float32 whatever the weights are in.

@@ -21,10 +21,11 @@ from protocol.rules import Rules
 from protocol.signing import Signer, SigningDomain
 from protocol.waiting import Waiting
 from protocol.wire import Signed, WeightsRelease
-from tests.unit.trainer.conftest import COORDINATOR, VOCABULARY
+from tests.unit.trainer.conftest import COORDINATOR
 from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
+from trainer.crew import Crew
 from trainer.learner import Learner, RecipeConfig
 from trainer.loop import Trainer
 
@@ -102,11 +103,9 @@ def start(
         recipe = RecipeConfig(learning_rate=1e-2, optimizer_steps=1, warmup_steps=0)
         coordinator = CoordinatorClient("http://coordinator", transport=httpx.MockTransport(world.answer))
         return Trainer(
-            Learner(make_model(), recipe),
-            CheckpointStore(tmp_path / "checkpoints"),
+            Crew(Learner(make_model(), recipe), CheckpointStore(tmp_path / "checkpoints"), tmp_path),
             Broadcaster(tmp_path / "origin", 1, world, coordinator, Signer(b"\1" * 32), domain),
-            Batches(coordinator, lambda: COORDINATOR.address, domain, VOCABULARY),
-            tmp_path,
+            Batches(coordinator, lambda: COORDINATOR.address, domain),
             tmp_path / "metrics.jsonl",
             SystemClock(),
             Waiting(SystemClock(), stop, poll_seconds=0.001),

@@ -1,0 +1,100 @@
+"""The trained model as the trainer runs it: bins in, log-probs out, its parameters whole or dealt over ranks.
+
+In: a `Bin`. Out: log-probs and entropies of its trained tokens. With several ranks, or other arithmetic than float32,
+parameters are sharded by FSDP2: each rank keeps its rows of every float32 master, and has the others' of one layer at
+a time, in the type that is computed in. Gradients are summed over ranks in float32.
+Source: PyTorch FSDP, arXiv:2304.11277; https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from protocol.forward import CausalLM
+from protocol.weights import ModelConfig
+from protocol.weights_file import WeightsFile
+from trainer.bins import Bin
+from trainer.head import token_logprobs
+from trainer.ranks import Ranks, ScaleConfig
+
+COMPUTE_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class Policy(nn.Module):
+    """A model with its head's log-probs. `model` has the names of the Hugging Face format."""
+
+    def __init__(self, model: CausalLM) -> None:
+        super().__init__()
+        self.model = model
+        self.device = torch.device("cpu")
+        """Where bins are computed."""
+        self.compute_dtype = "float32"
+
+    @classmethod
+    def load(cls, folder: Path, ranks: Ranks, scale: ScaleConfig) -> Policy:
+        """The model of a Hugging Face folder, of which a rank reads what it keeps."""
+        config = ModelConfig.load(folder)
+        policy = cls(CausalLM.without_weights(config)).dealt(ranks, scale)
+        with WeightsFile(folder, config) as file, torch.no_grad():
+            for name, parameter in policy.model.named_parameters():
+                start, stop = _own_rows(parameter)
+                local_part(parameter).copy_(file.rows(name, start, stop))
+        return policy
+
+    def dealt(self, ranks: Ranks, scale: ScaleConfig) -> Policy:
+        """Itself, its parameters dealt over `ranks` where there are several; with memory for them where it had none."""
+        for layer in self.model.layers():
+            layer.recomputes = scale.recompute_activations
+        self.device, self.compute_dtype = ranks.device, scale.compute_dtype
+        had_none = next(self.parameters()).is_meta
+        if ranks.has_group:
+            self._shard(ranks, scale)
+        if had_none:
+            self.to_empty(device="cpu" if scale.offload else ranks.device)
+        elif not ranks.has_group:
+            self.to(ranks.device)
+        return self
+
+    def forward(self, bin_: Bin, temperature: float) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies of a bin's trained tokens, float32 [sum of T] each."""
+        tokens, rows, targets = (tensor.to(self.device) for tensor in (bin_.tokens, bin_.rows, bin_.targets))
+        hidden = self.model(tokens, bin_.packing.to(self.device))
+        return token_logprobs(hidden[rows], self.model.head, targets, temperature)
+
+    def _shard(self, ranks: Ranks, scale: ScaleConfig) -> None:
+        precision = MixedPrecisionPolicy(COMPUTE_DTYPES[scale.compute_dtype], reduce_dtype=torch.float32)
+        offload = CPUOffloadPolicy() if scale.offload else OffloadPolicy()
+        for module in (*self.model.layers(), self):
+            # The root as well lets go of what it gathered: later passes must not see weights of before a step.
+            fully_shard(
+                module, mesh=ranks.mesh, reshard_after_forward=True, mp_policy=precision, offload_policy=offload
+            )
+            # Token shares are of the whole step, so gradients of ranks are summed and not averaged.
+            cast(FSDPModule, module).set_gradient_divide_factor(1.0)
+            cast(FSDPModule, module).set_force_sum_reduction_for_comms(True)
+
+
+def local_part(tensor: Tensor) -> Tensor:
+    """The rows of a tensor that this rank keeps; all of them where it isn't dealt."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All rows of a tensor: every rank must ask, in the same order."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def _own_rows(parameter: Tensor) -> tuple[int, int]:
+    """First and last row, exclusive, of what this rank keeps."""
+    if not isinstance(parameter, DTensor):
+        return 0, len(parameter)
+    mesh = parameter.device_mesh
+    each = -(-len(parameter) // mesh.size())
+    start = min(len(parameter), mesh.get_local_rank() * each)
+    return start, min(len(parameter), start + each)

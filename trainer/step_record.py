@@ -1,0 +1,80 @@
+"""What a checkpoint says of the step that made it: enough to take the step again and to know the outcome.
+
+In: a learner's state and the batch. Out: `StepRecord`, which is `step.json` of a checkpoint and `training.json` of the
+published version, so that the manifest's hash on chain commits to it. Hashes are BLAKE3 of tensors' names, shapes and
+bytes: they don't depend on how many ranks keep them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import torch
+from blake3 import blake3
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from protocol.wire import Hash32
+from trainer.batch_file import BatchSource
+from trainer.learner import RecipeConfig
+from trainer.ranks import Ranks
+
+
+class StateHash(BaseModel):
+    """The learner's state: float32 master weights, and AdamW's means (of no tensors before the first step)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    weights: Hash32
+    optimizer: Hash32
+
+
+class Arithmetic(BaseModel):
+    """What the last bits depend on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    torch_version: str
+    device: str
+    cpu_capability: str
+    num_threads: int
+    num_ranks: int
+    compute_dtype: str
+
+    @classmethod
+    def here(cls, ranks: Ranks, compute_dtype: str) -> Arithmetic:
+        """Of this process. Example: `Arithmetic.here(ALONE, "float32")`."""
+        is_gpu = ranks.device.type == "cuda"
+        return cls(
+            torch_version=torch.__version__,
+            device=torch.cuda.get_device_name(ranks.device) if is_gpu else "cpu",
+            cpu_capability=torch.backends.cpu.get_cpu_capability(),
+            num_threads=torch.get_num_threads(),
+            num_ranks=ranks.size,
+            compute_dtype=compute_dtype,
+        )
+
+
+class StepRecord(BaseModel):
+    """A policy version, and what it was made of. Version 0 was made of no batch, from nothing before."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    schema_version: Literal[2] = 2
+    policy_version: int
+    num_updates: int
+    """Optimizer steps since the base model."""
+    state: StateHash
+    before: StateHash | None
+    batch: BatchSource | None
+    recipe: RecipeConfig
+    arithmetic: Arithmetic
+
+
+def hashing(named: Iterable[tuple[str, Tensor]], digest: blake3) -> Iterator[Tensor]:
+    """The tensors, each put into `digest` on its way."""
+    for name, tensor in named:
+        plain = tensor.detach().cpu().contiguous()
+        head = {"name": name, "shape": list(plain.shape), "dtype": str(plain.dtype).removeprefix("torch.")}
+        digest.update(json.dumps(head, sort_keys=True).encode() + b"\n")
+        digest.update(plain.flatten().view(torch.uint8).numpy().data)
+        yield tensor
