@@ -1,11 +1,12 @@
 """Check a proof bundle without proofpool: Python's standard library, `pip install coincurve`, and this file.
 
-    python check_bundle.py bundle.json [--submission HASH] [--trusted-head EPOCH:SIZE:ROOT]
+    python check_bundle.py FILE [--submission HASH] [--trusted-head EPOCH:SIZE:ROOT | --trusted-block NUMBER:HASH]
 
-Exit code 0: every step holds; 3: one doesn't; 2: no bundle. Without a head that you know the bundle is consistent with
-itself and no more: whoever made it may have made all of it up. Left to `proofpool audit verify`: the rows of the file
-against content hash and number of units; what takes a chain (keys, seats and their draws, re-audits, quorums, earnings
-roots, the Court's case). Formats: docs/protocol.md; EIP-712, RFC 9162, OpenZeppelin's StandardMerkleTree. Python 3.11.
+Exit code 0: every step holds; 3: one doesn't; 2: no bundle. Without a head or block that you know the bundle is
+consistent with itself and no more: whoever made it may have made all of it up. Left to `proofpool audit verify`: the
+rows of the file against content hash and number of units; what takes a chain (keys, seats and their draws, re-audits,
+quorums, earnings roots, the Court's case). Formats: docs/protocol.md; EIP-712, RFC 9162, OpenZeppelin's
+StandardMerkleTree, the Yellow Paper's RLP and tries. Python 3.11.
 """
 
 import argparse
@@ -34,12 +35,12 @@ TYPES = {
     "commitment": "VerdictCommitment(uint64 poolId,uint64 epoch,uint32 seat,uint32 part,bytes32 root)",
 }
 DOMAIN = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract,bytes32 salt)"
+COMMITTED = b"EpochCommitted(uint64,uint64,uint64,bytes32,uint64)"
 HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
-ACCEPT, SLASH = 0, 2
-ZERO = "0x" + "00" * 32
-MAX_BYTES, MAX_BYTES_BESIDE_FILE = 400 << 20, 2 << 20
-"""Of a bundle: more isn't read, since an honest one has some dozens of kilobytes beside the file."""
-MAX_SHOWN = 500
+ACCEPT, SLASH, ZERO = 0, 2, "0x" + "00" * 32
+MAX_BYTES, MAX_BYTES_BESIDE_FILE, MAX_VALUES, MAX_SHOWN = 400 << 20, 4 << 20, 1 << 20, 500
+"""Of a bundle: more isn't read, since an honest one has some dozens of kilobytes beside the file and block headers."""
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 class Wrong(Exception):
@@ -53,11 +54,6 @@ class Open(Exception):
 def must(what: str, holds: bool) -> None:
     if not holds:
         raise Wrong(what)
-
-
-def shown(text: str) -> str:
-    """What a stranger may have written, so that nothing in it steers a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:MAX_SHOWN])
 
 
 def same(what: str, one: Json, other: Json, *fields: str) -> None:
@@ -118,9 +114,8 @@ def type_hash(text: str) -> bytes:
 
 
 def word(value: object) -> bytes:
-    if isinstance(value, str) and value.startswith("0x"):
-        return raw(value).rjust(32, b"\0")
-    return int(str(value)).to_bytes(32, "big")
+    is_hex = isinstance(value, str) and value.startswith("0x")
+    return raw(str(value)).rjust(32, b"\0") if is_hex else int(str(value)).to_bytes(32, "big")
 
 
 def digest(kind: str, message: Json, chain: Json) -> bytes:
@@ -129,8 +124,8 @@ def digest(kind: str, message: Json, chain: Json) -> bytes:
     values = [message[re.sub("[A-Z]", lambda found: "_" + found[0].lower(), name)] for name in names]
     struct = keccak256(type_hash(TYPES[kind]) + b"".join(map(word, values)))
     where = (chain["chain_id"], chain["contracts"]["ledger"], chain["deployment_salt"])
-    names_of_domain = type_hash("proofpool") + type_hash("1")
-    return keccak256(b"\x19\1" + keccak256(type_hash(DOMAIN) + names_of_domain + b"".join(map(word, where))) + struct)
+    named = type_hash("proofpool") + type_hash("1")
+    return keccak256(b"\x19\1" + keccak256(type_hash(DOMAIN) + named + b"".join(map(word, where))) + struct)
 
 
 def signed(kind: str, message: Json, chain: Json, signer: str) -> Json:
@@ -151,46 +146,31 @@ def joined(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\1" + left + right).digest()
 
 
-def included(leaf: bytes, index: int, size: int, path: list[bytes], root: bytes) -> bool:
-    """RFC 9162, section 2.1.3.2."""
-    fn, sn, r = index, size - 1, leaf
-    if not 0 <= index < size:
-        return False
+def climb(fn: int, sn: int, node: bytes, path: list[bytes]) -> tuple[bytes, bytes]:
+    """RFC 9162, sections 2.1.3.2 and 2.1.4.2: from a node up, the roots of the tree up to it and of the whole tree."""
+    fr = sr = node
     for p in path:
-        if sn == 0:
-            return False
+        must("a Merkle path is too long", sn != 0)
         if fn & 1 or fn == sn:
-            r = joined(p, r)
+            fr, sr = joined(p, fr), joined(p, sr)
             while not fn & 1 and fn:
                 fn, sn = fn >> 1, sn >> 1
         else:
-            r = joined(r, p)
+            sr = joined(sr, p)
         fn, sn = fn >> 1, sn >> 1
-    return sn == 0 and r == root
+    must("a Merkle path is too short", sn == 0)
+    return fr, sr
 
 
-def consistent(first: int, second: int, first_root: bytes, second_root: bytes, path: list[bytes]) -> bool:
-    """RFC 9162, section 2.1.4.2."""
+def grew(first: int, second: int, roots: tuple[bytes, bytes], path: list[bytes]) -> bool:
+    """Whether the tree of `second` leaves starts with the one of `first`."""
     if first == second or first == 0:
-        return not path and first_root == (second_root if first else hashlib.sha256().digest())
-    path = [first_root, *path] if first & (first - 1) == 0 else path
+        return not path and roots[0] == (roots[1] if first else hashlib.sha256().digest())
+    path = [roots[0], *path] if first & (first - 1) == 0 else path
     fn, sn = first - 1, second - 1
-    if not path or first > second:
-        return False
     while fn & 1:
         fn, sn = fn >> 1, sn >> 1
-    fr = sr = path[0]
-    for c in path[1:]:
-        if sn == 0:
-            return False
-        if fn & 1 or fn == sn:
-            fr, sr = joined(c, fr), joined(c, sr)
-            while not fn & 1 and fn:
-                fn, sn = fn >> 1, sn >> 1
-        else:
-            sr = joined(sr, c)
-        fn, sn = fn >> 1, sn >> 1
-    return (sn, fr, sr) == (0, first_root, second_root)
+    return first < second and climb(fn, sn, path[0], path[1:]) == roots
 
 
 def pairs_lead(leaf: bytes, path: list[str], root: str) -> bool:
@@ -199,6 +179,46 @@ def pairs_lead(leaf: bytes, path: list[str], root: str) -> bool:
     for sibling in map(raw, path):
         found = keccak256(min(found, sibling) + max(found, sibling))
     return found == raw(root)
+
+
+def rlp(data: bytes, at: int = 0) -> tuple[Any, int]:
+    """The item that starts there, and where it ends."""
+    if data[at] < 0x80:
+        return data[at : at + 1], at + 1
+    size, start = data[at] & 0x3F, at + 1
+    if size > 55:
+        start, size = start + size - 55, int.from_bytes(data[start : start + size - 55])
+    must("an item is longer than its list", start + size <= len(data))
+    if data[at] < 0xC0:
+        return data[start : start + size], start + size
+    items, end = [], start + size
+    while start < end:
+        item, start = rlp(data, start)
+        items.append(item)
+    return items, start
+
+
+def in_trie(node: Any, key: bytes, known: dict[bytes, bytes]) -> bytes:
+    """The value at `key`: down from a Merkle-Patricia trie's root by the nodes of a proof."""
+    rest = key.hex()
+    while True:
+        node = node if isinstance(node, list) else rlp(known[node])[0]
+        if len(node) == 17:
+            node, rest = node[int(rest[0], 16)], rest[1:]
+            continue
+        flag = int(node[0].hex()[0], 16)
+        prefix = node[0].hex()[2 - flag % 2 :]
+        must("the receipt's key is another", rest.startswith(prefix) and (flag < 2 or rest == prefix))
+        node, rest = node[1], rest[len(prefix) :]
+        if flag >= 2:
+            return bytes(node)
+
+
+STEPS: dict[str, Callable[["Bundle"], str]] = {}
+
+
+def step(name: str) -> Callable[[Callable[["Bundle"], str]], Callable[["Bundle"], str]]:
+    return lambda check: STEPS.setdefault(name, check)
 
 
 class Bundle:
@@ -212,6 +232,7 @@ class Bundle:
         self.task_id = hex0x(digest("task", self.task, self.chain))
         self.heads = {head["epoch"]: head for head in self.chain["heads"]}
 
+    @step("lease")
     def lease(self) -> str:
         signed("task", self.all["task"], self.chain, self.chain["coordinator"])
         fields = ("pool_id", "policy_version", "node", "counter", "rules_hash")
@@ -221,19 +242,19 @@ class Bundle:
         must("the rules are others", hex0x(keccak256(canonical(self.all["rules"]))) == self.task["rules_hash"])
         return f"task {self.task_id}"
 
+    @step("node signature")
     def node_signature(self) -> str:
         signed("submission", self.all["submission"], self.chain, self.submission["node"])
         must("the node is nobody's", int(self.provider, 16) != 0)
         must("the log has another provider", self.received["entry"]["event"]["data"]["provider"] == self.provider)
         return f"submission {self.id} by {self.submission['node']}"
 
+    @step("receipt")
     def receipt(self) -> str:
         promise = signed("receipt", self.all["receipt"], self.chain, self.chain["coordinator"])
         must("the receipt is for another submission", promise["submission_id"] == self.id)
-        late = (
-            self.received["inclusion"] is not None and self.received["inclusion"]["epoch"] > promise["include_by_epoch"]
-        )
-        must("it came too late", not late)
+        proof = self.received["inclusion"]
+        must("it came too late", proof is None or proof["epoch"] <= promise["include_by_epoch"])
         return f"by epoch {promise['include_by_epoch']}"
 
     def data(self, logged: Json, kind: str, subject: str) -> Json:
@@ -254,12 +275,14 @@ class Bundle:
         same("proof and event", proof, entry, "index", "leaf_hash")
         must(f"no head of epoch {proof['epoch']}", proof["epoch"] in self.heads)
         same("proof and head", proof, self.heads[proof["epoch"]], "size", "root")
-        before = self.heads.get(proof["epoch"] - 1)
-        must("an earlier epoch has it already", before is None or before["size"] <= proof["index"])
-        path, leaf, root = list(map(raw, proof["path"])), raw(proof["leaf_hash"]), raw(proof["root"])
-        must(f"event {proof['index']} isn't under its root", included(leaf, proof["index"], proof["size"], path, root))
-        return f"event {proof['index']}, epoch {proof['epoch']}"
+        before, index = self.heads.get(proof["epoch"] - 1), proof["index"]
+        must("an earlier epoch has it already", before is None or before["size"] <= index)
+        must(f"event {index} is past its tree", 0 <= index < proof["size"])
+        _, root = climb(index, proof["size"] - 1, raw(proof["leaf_hash"]), list(map(raw, proof["path"])))
+        must(f"event {index} isn't under its root", root == raw(proof["root"]))
+        return f"event {index}, epoch {proof['epoch']}"
 
+    @step("log event")
     def log_event(self) -> str:
         data = self.data(self.received, "submission.received", self.id)
         same("log and submission", data, self.submission, "node", "counter", "policy_version", "content_hash")
@@ -268,9 +291,11 @@ class Bundle:
         must("the log has another file", data["file_sha256"] == hex0x(file))
         return f"file {data['file_sha256']}"
 
+    @step("inclusion")
     def inclusion(self) -> str:
         return self.anchored(self.received)
 
+    @step("append-only")
     def append_only(self) -> str:
         paths = {link["old_epoch"]: list(map(raw, link["path"])) for link in self.all["links"]}
         if not self.heads:
@@ -279,10 +304,11 @@ class Bundle:
         for head in older:
             must(f"no consistency proof of epoch {head['epoch']}", head["epoch"] in paths)
             roots = raw(head["root"]), raw(newest["root"])
-            grew = consistent(head["size"], newest["size"], *roots, paths[head["epoch"]])
-            must(f"epoch {head['epoch']} is no prefix of epoch {newest['epoch']}", grew)
+            is_prefix = grew(head["size"], newest["size"], roots, paths[head["epoch"]])
+            must(f"epoch {head['epoch']} is no prefix of epoch {newest['epoch']}", is_prefix)
         return f"epoch {newest['epoch']}, {newest['size']} leaves"
 
+    @step("verdicts")
     def verdicts(self) -> str:
         owners = {seat["seat"]: seat["validator"] for seat in self.chain["seats"]}
         for one in self.revealed:
@@ -302,6 +328,7 @@ class Bundle:
         must("a validator counts twice", len(counted) == len(self.revealed))
         return f"{len(counted)} by their seats' owners"
 
+    @step("commitments")
     def commitments(self) -> str:
         for one in self.revealed:
             commitment = signed("commitment", one["commitment"], self.chain, one["validator"])
@@ -324,6 +351,7 @@ class Bundle:
         must(f"it was settled by {kind}", kind in ("submission.accepted", "submission.rejected"))
         return kind == "submission.accepted", self.data(self.settled, kind, self.id)
 
+    @step("decision")
     def decision(self) -> str:
         accepted, _ = self.settling()
         outcomes = [v["outcome"] for v in (one["verdict"]["message"] for one in self.revealed) if v["round"] == 0]
@@ -334,6 +362,7 @@ class Bundle:
         self.anchored(self.settled)
         return f"{'accepted' if accepted else 'rejected'} with {votes[True]} to {votes[False]}"
 
+    @step("payment")
     def payment(self) -> str:
         """Units × price, with the units that the log counted: the file isn't opened here."""
         accepted, data = self.settling()
@@ -344,6 +373,7 @@ class Bundle:
         must("the log says another amount", (data["amount_wei"], data["num_units"]) == (str(expected), units))
         return f"{expected} wei for {units} units"
 
+    @step("earnings")
     def earnings(self) -> str:
         proof, found = self.all["earnings"], self.chain["earnings"]
         if proof is None or found is None:
@@ -359,68 +389,92 @@ class Bundle:
         must("less is earned than was paid", is_older or int(proof["cumulative_wei"]) >= paid)
         return f"{proof['cumulative_wei']} wei{' before the payment' if is_older else ''}"
 
+    def known(self, epoch: int, size: int, root: str) -> str:
+        """The bundle has the head that is known."""
+        must(f"the bundle has no head of epoch {epoch}", epoch in self.heads)
+        same("bundle and trusted head", self.heads[epoch], {"size": size, "root": root}, "size", "root")
+        if newer := [number for number in self.heads if number > epoch]:
+            raise Open(f"epochs {newer} are newer than the trusted head")
+        return f"epoch {epoch}"
 
-STEPS: dict[str, Callable[[Bundle], str]] = {
-    "lease": Bundle.lease,
-    "node signature": Bundle.node_signature,
-    "receipt": Bundle.receipt,
-    "log event": Bundle.log_event,
-    "inclusion": Bundle.inclusion,
-    "append-only": Bundle.append_only,
-    "verdicts": Bundle.verdicts,
-    "commitments": Bundle.commitments,
-    "decision": Bundle.decision,
-    "payment": Bundle.payment,
-    "earnings": Bundle.earnings,
-}
+    def known_by_block(self, number: int, block_hash: str) -> str:
+        """The trusted block's headers lead back to the one in which the Ledger took the head."""
+        proof = self.all.get("block")
+        must("the bundle leads to no block: `audit bundle --chain URL` makes one that does", proof is not None)
+        hashes, headers = zip(*((keccak256(raw(one)), rlp(raw(one))[0]) for one in proof["headers"]), strict=True)
+        follows = (child[0] == parent for child, parent in zip(headers[1:], hashes, strict=False))
+        must("the headers are no chain", all(follows))
+        found = {int.from_bytes(header[8]): hex0x(one) for one, header in zip(hashes, headers, strict=True)}
+        must(f"the bundle has another block {number}, or none", found.get(number) == block_hash)
+        index = proof["transaction_index"].to_bytes(4).lstrip(b"\0")
+        key = index if len(index) == 1 and index[0] < 0x80 else bytes([0x80 + len(index)]) + index
+        receipt = in_trie(headers[0][5], key, {keccak256(raw(node)): raw(node) for node in proof["path"]})
+        topics = [keccak256(COMMITTED), word(self.chain["pool_id"])]
+        for address, said, data in rlp(receipt, int(receipt[0] < 0x80))[0][3]:
+            if address == raw(self.chain["contracts"]["ledger"]) and said[:2] == topics:
+                return self.known(int.from_bytes(said[2]), int.from_bytes(data[:32]), hex0x(data[32:64]))
+        raise Wrong("the block's receipt commits no epoch of this pool")
 
 
-def take(bundle: Bundle, name: str, step: Callable[[Bundle], str]) -> str:
+def shown(text: str) -> str:
+    """What a stranger may have written, so that nothing in it steers a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:MAX_SHOWN])
+
+
+def take(bundle: Bundle, name: str, check: Callable[[Bundle], str]) -> str:
     """Take one step and print it; its mark. A bundle of any shape gets an answer."""
     try:
-        mark, said = "✓", step(bundle)
+        mark, said = "✓", check(bundle)
     except Open as reason:
         mark, said = "·", str(reason)
     except Wrong as error:
         mark, said = "✗", str(error)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+    except MALFORMED as error:
         mark, said = "✗", f"malformed: {error!r}"
     print(f"{mark} {name:<15} {shown(said)}")
     return mark
 
 
-def heads(bundle: Bundle, trusted: str) -> str:
-    """The bundle has the head that is known."""
-    epoch, size, root = trusted.split(":")
-    must(f"the bundle has no head of epoch {epoch}", int(epoch) in bundle.heads)
-    same("bundle and trusted head", bundle.heads[int(epoch)], {"size": int(size), "root": root.lower()}, "size", "root")
-    if newer := [number for number in bundle.heads if number > int(epoch)]:
-        raise Open(f"epochs {newer} are newer than the trusted head")
-    return f"epoch {epoch}"
+def once(members: list[tuple[str, Any]]) -> Json:
+    must("a name stands twice in an object", len(dict(members)) == len(members))
+    return dict(members)
+
+
+def read(file: Path) -> Bundle:
+    with file.open("rb") as opened:
+        content = opened.read(MAX_BYTES + 1)
+    must("it is too large", len(content) <= MAX_BYTES and sum(map(content.count, b",[{")) <= MAX_VALUES)
+    document = json.loads(content.decode(), object_pairs_hook=once)
+    must("it isn't a JSON object", isinstance(document, dict))
+    must("it has no file, and nothing to check", isinstance(document.get("file"), str))
+    must("too much beside the file", len(content) - len(document["file"]) <= MAX_BYTES_BESIDE_FILE)
+    must("another schema version than 1", set(re.findall(b'"schema_version": *([^,}]*)', content)) == {b"1"})
+    return Bundle(document)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check a proofpool bundle with nothing of proofpool.")
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--submission", metavar="HASH", type=str.lower, help="the id that it has to be about")
-    parser.add_argument("--trusted-head", metavar="EPOCH:SIZE:ROOT", help="a log head that you know")
-    options = parser.parse_args(arguments)
-    head = options.trusted_head
-    if head is not None and re.fullmatch(r"[0-9]+:[0-9]+:0x[0-9a-fA-F]{64}", head) is None:
-        parser.error("a trusted head is EPOCH:SIZE:ROOT")
+    ground = parser.add_mutually_exclusive_group()
+    ground.add_argument("--trusted-head", metavar="EPOCH:SIZE:ROOT", type=str.lower, help="a log head that you know")
+    ground.add_argument("--trusted-block", metavar="NUMBER:HASH", type=str.lower, help="a block that you trust")
+    options, steps = parser.parse_args(arguments), dict(STEPS)
+    if (head := options.trusted_head) is not None:
+        found = re.fullmatch("([0-9]{1,16}):([0-9]{1,16}):(0x[0-9a-f]{64})", head) or parser.error(
+            "not EPOCH:SIZE:ROOT"
+        )
+        steps["heads"] = lambda bundle: bundle.known(int(found[1]), int(found[2]), found[3])
+    elif (block := options.trusted_block) is not None:
+        named = re.fullmatch("([0-9]{1,16}):(0x[0-9a-f]{64})", block) or parser.error("not NUMBER:HASH")
+        steps["heads"] = lambda bundle: bundle.known_by_block(int(named[1]), named[2])
     try:
-        with options.bundle.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        must("it is too large", len(content) <= MAX_BYTES)
-        text = content.decode()
-        bundle = Bundle(json.loads(text))
-        must("too much beside the file", len(text) - len(bundle.all["file"]) <= MAX_BYTES_BESIDE_FILE)
-        must("another schema version than 1", set(re.findall('"schema_version": *([^,}]*)', text)) == {"1"})
-    except (OSError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError, Wrong) as error:
-        print(f"no bundle that can be read: {shown(repr(error))}", file=sys.stderr)
+        bundle = read(options.bundle)
+    except (OSError, Wrong, *MALFORMED) as error:
+        why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        print(f"no bundle that can be read: {shown(f'{options.bundle}: {why}')}", file=sys.stderr)
         return 2
-    steps = STEPS if head is None else STEPS | {"heads": lambda found: heads(found, head)}
-    marks = {name: take(bundle, name, step) for name, step in steps.items()}
+    marks = {name: take(bundle, name, check) for name, check in steps.items()}
     if options.submission not in (None, bundle.id):
         print(f"✗ this is about {bundle.id}")
         marks["submission"] = "✗"
@@ -428,8 +482,10 @@ def main(arguments: list[str] | None = None) -> int:
     if "✗" in marks.values():
         print("failed")
         return 3
-    is_anchored = marks.get("heads") == "✓"
-    print(f"ok (anchored: head {head}; chain state as claimed)" if is_anchored else "consistent, not anchored")
+    anchor = f"head {head}" if head else f"block {options.trusted_block}"
+    print(
+        f"ok (anchored: {anchor}; chain state as claimed)" if marks.get("heads") == "✓" else "consistent, not anchored"
+    )
     return 0
 
 

@@ -8,7 +8,9 @@ auditor has read the same from a chain, or knows one of the heads already.
 
 from __future__ import annotations
 
-from pydantic import Base64Bytes, BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import Base64Bytes, BaseModel, ConfigDict, Field, StringConstraints
 
 from protocol.api import ContractAddresses, Freshness, InclusionProof, LogEntry
 from protocol.rules import Rules
@@ -30,6 +32,8 @@ from protocol.wire import (
     VerdictCommitment,
     Wei,
 )
+
+HexBytes = Annotated[str, StringConstraints(pattern=r"^0x([0-9a-f]{2})*$", max_length=1 << 20)]
 
 
 class _Shape(BaseModel):
@@ -151,6 +155,18 @@ class HeadLink(_Shape):
     path: tuple[Hash32, ...]
 
 
+class BlockProof(_Shape):
+    """That the chain had a head of the log by a block whose hash somebody trusts (`verifier/audit/bundle/block.py`).
+
+    `headers`: of the epoch's block and those after it, in order. `path`: nodes of the first one's receipts' trie, from
+    the root down to the receipt of its transaction number `transaction_index`. Both as RLP.
+    """
+
+    headers: Annotated[tuple[HexBytes, ...], Field(min_length=1, max_length=2048)]
+    transaction_index: UInt64
+    path: Annotated[tuple[HexBytes, ...], Field(max_length=64)]
+
+
 class ProofBundle(_Shape):
     """One submission, from its lease to its payment or slash.
 
@@ -172,3 +188,5 @@ class ProofBundle(_Shape):
     freshness: Freshness
     renewal: Signed[Renewal] | None = None
     """Of the lease; None where the task's own deadline held."""
+    block: BlockProof | None = None
+    """None where it was made without a chain."""

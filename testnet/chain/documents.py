@@ -21,6 +21,15 @@ def block_document(header: Any, transaction_hashes: list[str]) -> Document:
         "stateRoot": hex0x(header.state_root),
         "transactionsRoot": hex0x(header.transaction_root),
         "receiptsRoot": hex0x(header.receipt_root),
+        "sha3Uncles": hex0x(header.uncles_hash),
+        "logsBloom": hex0x(header.bloom.to_bytes(256, "big")),
+        "difficulty": quantity(header.difficulty),
+        "extraData": hex0x(header.extra_data),
+        "nonce": hex0x(header.nonce),
+        "withdrawalsRoot": hex0x(header.withdrawals_root),
+        "blobGasUsed": quantity(header.blob_gas_used),
+        "excessBlobGas": quantity(header.excess_blob_gas),
+        "parentBeaconBlockRoot": hex0x(header.parent_beacon_block_root),
         "mixHash": hex0x(header.mix_hash),
         "miner": hex0x(header.coinbase),
         "timestamp": quantity(header.timestamp),
@@ -47,6 +56,7 @@ def receipt_documents(header: Any, transactions: list[Any], receipts: list[Any])
                 "cumulativeGasUsed": quantity(receipt.gas_used),
                 "effectiveGasPrice": quantity(_gas_price(transaction, header)),
                 "contractAddress": None if transaction.to else _created_address(transaction),
+                "logsBloom": hex0x(receipt.bloom.to_bytes(256, "big")),
                 "logs": [_log(log, number, where) for number, log in enumerate(receipt.logs, num_logs)],
             }
         )

@@ -98,12 +98,21 @@ class Methods:
         return hex0x(value.to_bytes(32, "big"))
 
     def _logs(self, query: Mapping[str, Any]) -> list[dict[str, Any]]:
-        first, last = self._number(query.get("fromBlock", "latest")), self._number(query.get("toBlock", "latest"))
+        first, last = self._span(query)
         addresses = query.get("address") or []
         wanted = {a.lower() for a in ([addresses] if isinstance(addresses, str) else addresses)}
         topics = query.get("topics") or []
         found = self._chain.logs(first, last)
         return [e for e in found if (not wanted or e["address"] in wanted) and _topics_match(e["topics"], topics)]
+
+    def _span(self, query: Mapping[str, Any]) -> tuple[int, int]:
+        """First and last block; a block by its hash is both."""
+        if "blockHash" not in query:
+            return self._number(query.get("fromBlock", "latest")), self._number(query.get("toBlock", "latest"))
+        document = self._chain.block_by_hash(str(query["blockHash"]).lower())
+        if document is None:
+            raise Refused("unknown block", INVALID_PARAMS)
+        return int(document["number"], 16), int(document["number"], 16)
 
     def _base_fee(self, number: int) -> int:
         document = self._chain.block(number)

@@ -18,6 +18,7 @@ from tests.integration.conftest import ON_ONE_NODE
 from tests.integration.tampered import Document, flipped, paths
 from tests.integration.test_audit import ELSEWHERE, History, history
 from tests.integration.test_tampered import COURT, NOTHING, bundles, head_flag
+from verifier.audit.bundle.block import prove_block
 
 __all__ = ["bundles", "history"]
 
@@ -165,6 +166,34 @@ def test_what_is_no_bundle(history: History, bundles: dict[str, Document], scrip
     for document in ("", "{}", "[]", "7", "[" * 100_000, json.dumps(paid)[:-9], flipped(paid, "task.schema_version")):
         assert script.check(document)[0] == 2
     assert script.check(paid, "--trusted-head", "1:2")[0] == 2
+    assert script.check(paid, "--trusted-block", "1:2")[0] == 2
+    twice = json.dumps(paid).replace('"schema_version": 1', '"schema_version": 1, "chain": 7', 1)
+    for document, why in (
+        ("{}", "no file"),
+        ('{"file": ""}', "schema version"),
+        ("[]", "JSON object"),
+        (twice, "twice"),
+    ):
+        assert why in script.check(document)[1].partition("bundle.json: ")[2]
+    lacking = {name: value for name, value in paid.items() if name != "task"}
+    assert "it lacks 'task'" in script.check(lacking)[1]
+    assert "too large" in script.check('{"file": [' + "[]," * (1 << 20) + "[]]}")[1]
+
+
+def test_a_bundle_that_leads_to_a_trusted_block(history: History, bundles: dict[str, Document], script: Script) -> None:
+    contracts, paid = history.world.contracts, bundles[history.paid]
+    proof, _ = prove_block(contracts, history.world.pool_id, epoch=paid["chain"]["heads"][-1]["epoch"])
+    led = paid | {"block": proof.model_dump(mode="json")}
+    head = contracts.client.head()
+    trusted = ("--trusted-block", f"{head.number}:{head.block_hash}")
+    code, printed = script.check(led, *trusted)
+    assert code == 0 and f"ok (anchored: block {head.number}:{head.block_hash}; " in printed
+    assert script.check(paid, *trusted)[0] == 3
+    assert script.check(led, *trusted, "--trusted-head", head_flag(paid))[0] == 2
+    assert script.check(led, "--trusted-block", f"{head.number + 1}:{head.block_hash}")[0] == 3
+    for path in paths({"block": led["block"]}):
+        code, printed = script.check(flipped(led, path), *trusted)
+        assert code == 3 and "✗ heads" in printed, path
 
 
 @pytest.mark.parametrize("path", ["submission.signature", "verdicts.0.salt", "links.0.path.0", "earnings.path.0"])

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from verifier.audit.bundle.evidence import fetch_bundle, gathered, read_head
+from verifier.audit.bundle.evidence import fetch_bundle, fetch_bundle_to_block, gathered, read_head
 from verifier.audit.court.challenge_commands import challenge
 from verifier.audit.court.dispute_commands import dispute_earnings
 from verifier.audit.court.inclusion_commands import challenge_inclusion
@@ -22,6 +22,7 @@ from verifier.audit.options import (
     JsonOption,
     LedgerOption,
     SubmissionId,
+    TrustedBlockOption,
     TrustedHeadOption,
 )
 from verifier.audit.replay.commands import replay
@@ -41,13 +42,14 @@ def verify(
     ledger: LedgerOption = None,
     bundle: BundleOption = None,
     trusted_head: TrustedHeadOption = None,
+    trusted_block: TrustedBlockOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Check one submission from its bytes to its payment or slash, each step ✓ or ✗."""
     from verifier.audit.bundle.verify import verify_bundle
     from verifier.audit.report import print_report
 
-    evidence, ground = gathered(submission_id, coordinator, bundle, chain, ledger, trusted_head)
+    evidence, ground = gathered(submission_id, coordinator, bundle, chain, ledger, trusted_head, trusted_block)
     return print_report(verify_bundle(evidence, ground, submission_id), as_json)
 
 
@@ -81,15 +83,23 @@ def bundle(
     out: Annotated[Path, typer.Option("--out", help="Where to put the file.")],
     coordinator: CoordinatorOption = DEFAULT_URL,
     trusted_head: TrustedHeadOption = None,
+    chain: ChainOption = None,
+    ledger: LedgerOption = None,
+    block: Annotated[
+        int | None, typer.Option("--block", min=0, help="With --chain: the block to lead to, else the newest.")
+    ] = None,
 ) -> None:
     """Keep everything about a submission in one file, to be checked anywhere and at any time.
 
-    Its proofs lead to the log's newest head, or to the one that is given.
+    Its proofs lead to the log's newest head, or to the one that is given; with --chain to a block, for --trusted-block.
     """
     from protocol.files import write_atomically
 
-    size = None if trusted_head is None else read_head(trusted_head).size
-    write_atomically(out, fetch_bundle(coordinator, submission_id, size).model_dump_json().encode())
+    if trusted_head is not None:
+        found = fetch_bundle(coordinator, submission_id, read_head(trusted_head).size)
+    else:
+        found = fetch_bundle_to_block(coordinator, submission_id, chain, ledger, block)
+    write_atomically(out, found.model_dump_json().encode())
     typer.echo(str(out))
 
 

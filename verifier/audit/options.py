@@ -41,6 +41,10 @@ TrustedHeadOption = Annotated[
         help="A log head that you know, or its file.",
     ),
 ]
+TrustedBlockOption = Annotated[
+    str | None,
+    typer.Option("--trusted-block", metavar="NUMBER:HASH", help="A block that you trust, with --bundle."),
+]
 ModelOption = Annotated[
     Path | None, typer.Option("--model", help="Folder of the policy version; else fetched as it is on chain.")
 ]

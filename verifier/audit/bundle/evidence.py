@@ -15,10 +15,18 @@ if TYPE_CHECKING:
 
 
 def gathered(
-    submission_id: str, coordinator: str, bundle: Path | None, chain: str | None, ledger: str | None, head: str | None
+    submission_id: str,
+    coordinator: str,
+    bundle: Path | None,
+    chain: str | None,
+    ledger: str | None,
+    head: str | None,
+    block: str | None = None,
 ) -> tuple[ProofBundle, Ground]:
     """Raises UsageError for a file that can't be read, or flags of which one would be passed over."""
-    _check_ground(chain, ledger, head)
+    _check_ground(chain, ledger, head, block)
+    if block is not None:
+        return _by_block(bundle, block, ledger)
     known = None if head is None else read_head(head)
     if bundle is not None:
         evidence = read_bundle(bundle)
@@ -27,12 +35,56 @@ def gathered(
     return evidence, ground_of(evidence, chain, ledger, known)
 
 
+def _by_block(bundle: Path | None, block: str, ledger: str | None) -> tuple[ProofBundle, Ground]:
+    from protocol.errors import UsageError
+    from verifier.audit.bundle.block import known_by_block, parse_block
+    from verifier.audit.bundle.ground import trusted_head
+
+    number, block_hash = parse_block(block)
+    if bundle is None:
+        todo = "`proofpool audit bundle HASH --out FILE --chain URL` makes one; or give --chain alone"
+        raise UsageError("a block anchors a bundle that leads to it", "--trusted-block without --bundle", todo)
+    evidence = read_bundle(bundle)
+    head = known_by_block(evidence, number, block_hash, ledger)
+    return evidence, trusted_head(evidence, head, f"block {number} {block_hash}, ")
+
+
 def fetch_bundle(coordinator: str, submission_id: str, size: int | None = None) -> ProofBundle:
     """`size`: of the log's head that its proofs are to lead to; else the newest."""
     from protocol.client import CoordinatorClient
 
     with closing(CoordinatorClient(coordinator)) as client:
         return client.bundle(submission_id, size)
+
+
+def fetch_bundle_to_block(
+    coordinator: str, submission_id: str, chain: str | None, ledger: str | None, block: int | None
+) -> ProofBundle:
+    """With what leads from a block to the log's head, where a chain is asked. Raises UsageError, NotFound."""
+    from protocol.chain.contracts import Contracts
+    from protocol.client import CoordinatorClient
+    from protocol.clock import SystemClock
+    from protocol.errors import UsageError
+    from verifier.audit.bundle.block import prove_block
+    from verifier.audit.options import check_ledger
+
+    check_ledger(chain, ledger)
+    if chain is None:
+        if block is not None:
+            raise UsageError("a block is read from a chain", "--block without --chain", "give --chain too")
+        return fetch_bundle(coordinator, submission_id)
+    with closing(CoordinatorClient(coordinator)) as client:
+        pool = client.pool()
+        contracts = Contracts.connect(chain, ledger or pool.contracts.ledger, SystemClock())
+        with closing(contracts.client.rpc):
+            if block is not None:
+                proof, head = prove_block(contracts, pool.pool_id, block)
+                return client.bundle(submission_id, head.size).model_copy(update={"block": proof})
+            found = client.bundle(submission_id)
+            if not found.chain.heads:
+                return found
+            proof, _ = prove_block(contracts, pool.pool_id, epoch=found.chain.heads[-1].epoch)
+            return found.model_copy(update={"block": proof})
 
 
 def read_head(text: str) -> KnownHead:
@@ -68,16 +120,16 @@ def read_bundle(file: Path) -> ProofBundle:
     return read_document(file, ProofBundle, "a bundle", "make one with `proofpool audit bundle`")
 
 
-def _check_ground(chain: str | None, ledger: str | None, head: str | None) -> None:
+def _check_ground(chain: str | None, ledger: str | None, head: str | None, block: str | None) -> None:
     """Raises UsageError where a flag would be passed over: what wasn't looked at mustn't look trusted."""
     from protocol.errors import UsageError
     from verifier.audit.options import check_ledger
 
-    if chain is not None and head is not None:
-        raise UsageError(
-            "an audit stands on one thing", "both --chain (PROOFPOOL_CHAIN_URL) and --trusted-head", "give one"
-        )
-    check_ledger(chain, ledger)
+    grounds = {"--chain (PROOFPOOL_CHAIN_URL)": chain, "--trusted-head": head, "--trusted-block": block}
+    if len(given := [name for name, value in grounds.items() if value is not None]) > 1:
+        raise UsageError("an audit stands on one thing", " and ".join(given), "give one")
+    if block is None:
+        check_ledger(chain, ledger)
 
 
 def ground_of(evidence: ProofBundle, chain: str | None, ledger: str | None, head: KnownHead | None) -> Ground:

@@ -67,13 +67,13 @@ class KnownHead:
     origin: str | None = None
 
 
-def trusted_head(bundle: ProofBundle, head: KnownHead) -> Ground:
+def trusted_head(bundle: ProofBundle, head: KnownHead, by: str = "") -> Ground:
     """Offline, with one head known from elsewhere: history up to it is anchored, chain state is still claimed.
 
-    Raises VerificationFailed where nothing in the bundle leads to a checkpoint.
+    `by` says where it is known from. Raises VerificationFailed where nothing in the bundle leads to a checkpoint.
     """
     epoch = head.epoch if head.epoch is not None else _epoch_of(bundle.chain, head)
-    return Ground(bundle.chain, {epoch: (head.size, head.root)}, f"head of epoch {epoch}; chain state as claimed")
+    return Ground(bundle.chain, {epoch: (head.size, head.root)}, f"{by}head of epoch {epoch}; chain state as claimed")
 
 
 def parse_head(text: str) -> KnownHead:
