@@ -35,6 +35,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("protocol.doctor:doctor", "Check this installation; each finding with its fix."),
 }
 
+WITHIN: dict[str, dict[str, str]] = {
+    "audit": {"replay-step": "trainer.replay_commands:replay_step"},
+}
+"""Commands of a group that another role's package has: roles don't import each other."""
+
 EXIT_CODES = (
     "Exit codes: 0 ok, 1 failure, 2 usage, 3 verification failed, 4 key, "
     "5 network or chain, 6 not eligible, 7 rejected, 130 interrupted."
@@ -151,7 +156,15 @@ def _listed(name: str) -> Any:
 
 def load_command(name: str) -> Any:
     """The command behind a name of the table, imported now."""
-    module_name, _, attribute = COMMANDS[name][0].partition(":")
+    command = _command_at(COMMANDS[name][0], name)
+    for within, place in WITHIN.get(name, {}).items():
+        command.commands[within] = _command_at(place, within)
+    return command
+
+
+def _command_at(place: str, name: str) -> Any:
+    """The group or the function at `module:attribute`."""
+    module_name, _, attribute = place.partition(":")
     found = getattr(importlib.import_module(module_name), attribute)
     if not isinstance(found, typer.Typer):
         single = typer.Typer()

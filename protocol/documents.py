@@ -54,6 +54,7 @@ SHAPES: dict[str, str] = {
     "audit show": "verifier.audit.documents:ShowingDocument",
     "audit export": "verifier.audit.reports.export:ExportSummary",
     "audit replay": "verifier.audit.documents:ReplayDocument",
+    "audit replay-step": "trainer.replay:StepReplay",
     "audit verifiers": "verifier.audit.documents:AccountabilityDocument",
     "audit fairness": "verifier.audit.documents:FairnessDocument",
     "audit challenge": "verifier.audit.documents:ChallengeDocument",

@@ -37,7 +37,7 @@ from trainer.batch_file import BatchFile
 from trainer.learner import Learner
 from trainer.policy import whole
 from trainer.ranks import Ranks, losing_ranks
-from trainer.step_record import Arithmetic, StateHash, StepRecord, hashing
+from trainer.step_record import Arithmetic, StateHash, StepRecord, hashing, weights_hash
 
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 RECORD_FILE = "step.json"
@@ -74,6 +74,7 @@ class CheckpointStore:
     def __init__(self, root: Path, keep: int = 3) -> None:
         self.root = root
         self.keep = keep
+        self._reference: str | None = None
 
     def newest(self) -> Checkpoint | None:
         versions = self.versions()
@@ -142,6 +143,7 @@ class CheckpointStore:
             before=None if before is None else before.record.state,
             batch=None if batch is None else batch.source,
             recipe=learner.recipe,
+            reference=self._reference_hash(learner),
             arithmetic=Arithmetic.here(ranks, learner.policy.compute_dtype),
         )
         if ranks.is_first:
@@ -173,6 +175,12 @@ class CheckpointStore:
         """Of whole checkpoints, oldest first."""
         self.root.mkdir(parents=True, exist_ok=True)
         return sorted(int(path.name) for path in self.root.iterdir() if path.name.isdigit())
+
+    def _reference_hash(self, learner: Learner) -> str | None:
+        """It is frozen: looked at once, by all ranks."""
+        if learner.reference is not None and self._reference is None:
+            self._reference = weights_hash(learner.reference.model)
+        return self._reference
 
     def _drop_old(self) -> None:
         """Optimizer states are large: the published weights live on in the origin."""

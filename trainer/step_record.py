@@ -16,9 +16,12 @@ from blake3 import blake3
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from protocol.canonical import hex0x
+from protocol.forward import CausalLM
 from protocol.wire import Hash32
 from trainer.batch_file import BatchSource
-from trainer.learner import RecipeConfig
+from trainer.learner import Learner, RecipeConfig
+from trainer.policy import whole
 from trainer.ranks import Ranks
 
 
@@ -67,7 +70,28 @@ class StepRecord(BaseModel):
     before: StateHash | None
     batch: BatchSource | None
     recipe: RecipeConfig
+    reference: Hash32 | None = None
+    """The weights of the frozen model that the KL term holds to, where the recipe has one."""
     arithmetic: Arithmetic
+
+
+def state_hash(learner: Learner) -> StateHash:
+    """All ranks must ask; on the first one it is of the whole state."""
+    state = learner.state()
+    optimizer = sorted(name for name in state if not name.startswith("weights."))
+    return StateHash(weights=weights_hash(learner.model), optimizer=_hash((name, state[name]) for name in optimizer))
+
+
+def weights_hash(model: CausalLM) -> str:
+    """All ranks must ask."""
+    return _hash((f"weights.{name}", parameter) for name, parameter in sorted(model.named_parameters()))
+
+
+def _hash(named: Iterable[tuple[str, Tensor]]) -> str:
+    digest = blake3(max_threads=blake3.AUTO)
+    for _ in hashing(((name, whole(tensor)) for name, tensor in named), digest):
+        pass
+    return hex0x(digest.digest())
 
 
 def hashing(named: Iterable[tuple[str, Tensor]], digest: blake3) -> Iterator[Tensor]:
