@@ -14,6 +14,7 @@ from protocol.reasons import Outcome
 from testnet.chain.genesis import dev_secrets
 from tests.integration.conftest import CREDIT, SETTLING, World
 from tests.integration.served import served
+from tests.integration.test_bond import new_pool
 from tests.integration.test_challenge import outsider
 from tests.integration.test_earnings import balance, commit, propose
 from tests.integration.test_jury import Bench, bench
@@ -84,6 +85,7 @@ def test_what_is_due_is_paid_once_and_the_rest_later(world: World, claims: Claim
     assert claims.paid() - before == first_wei + second_wei
 
 
+@pytest.mark.slow
 def test_several_epochs_are_claimed_by_one_transaction(world: World, claims: Claims) -> None:
     for _ in range(2):
         earned(world)
@@ -109,9 +111,11 @@ def test_a_file_serves_where_no_coordinator_answers(world: World, claims: Claims
     rows = tuple(row.model_copy(update={"cumulative_wei": 9 * CREDIT}) for row in statement.accounts)
     (tmp_path / "false.json").write_text(statement.model_copy(update={"accounts": rows}).model_dump_json())
     assert refusal(claims.run(str(tmp_path / "false.json"))) == (3, ERROR)
-    before = claims.paid()
-    claims.done(str(file), "--coordinator", NOWHERE)
+    before, second = claims.paid(), new_pool(world)
+    did = claims.done(str(file), "--coordinator", NOWHERE, "--pool", str(second))
     assert claims.paid() - before == total_wei
+    amounts = {pool["pool_id"]: int(pool["claimable_wei"]) for pool in did["earnings"]}
+    assert amounts == {world.pool_id: total_wei, second: 0}, "of every pool that is named"
 
 
 def test_a_coordinator_that_states_something_else_is_named(
@@ -143,6 +147,7 @@ def test_a_coordinator_that_states_something_else_is_named(
         assert claims.done("--coordinator", url)["transactions"]
 
 
+@pytest.mark.slow
 def test_who_has_earned_nothing_is_told_so(world: World, call: Command, keys: Keys) -> None:
     earned(world)
     world.chain.pass_time(WINDOWS)

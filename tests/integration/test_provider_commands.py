@@ -117,10 +117,10 @@ def test_a_preview_costs_what_is_then_paid(desk: Desk) -> None:
     coins = desk.world.contracts.client.balance_wei(desk.address)
     did = desk.done("register", consent)["transactions"]
     assert coins - desk.world.contracts.client.balance_wei(desk.address) == sum(int(one["cost_wei"]) for one in did)
-    assert would[0]["gas"] == pytest.approx(did[0]["gas"], rel=0.1)
+    assert would[0]["gas"] == pytest.approx(did[0]["gas"], rel=0.2)
     if all(one["gas"] for one in would):  # a node that runs several calls
         for expected, paid in zip(would, did, strict=True):
-            assert expected["gas"] == pytest.approx(paid["gas"], rel=0.1)
+            assert expected["gas"] == pytest.approx(paid["gas"], rel=0.2)
             assert int(expected["most_cost_wei"]) > int(paid["cost_wei"])
     assert [one["to"] for one in did] == [desk.world.contracts.address(one["contract"]) for one in did]
     allot = did[-1]["arguments"]
@@ -206,6 +206,9 @@ def test_stake_is_taken_from_what_is_free_first_and_can_be_more_than_the_wallet_
         code, _, err = desk.run("stake", "35.000000000000000001", "--node", desk.node, *more)
         assert code == 6 and "35 of 35.000000000000000001 credits" in err
     assert refusal(desk.run("stake", "1", "--node", Signer(NODE).address)) == (6, ERROR)
+    desk.done("revoke", desk.node)
+    code, _, err = desk.run("stake", "1", "--node", desk.node)
+    assert code == 6 and "the node is removed" in err
     assert desk.stake() == (35, 0, 65)
 
 
@@ -282,10 +285,11 @@ def test_a_closed_or_unknown_pool_and_an_empty_account_are_refused_in_words(desk
     before = desk.nonce()
     code, _, err = desk.run("register", str(desk.consent(None, bytes(31) + b"\x66")), *more, "--pool", "99")
     assert code == 6 and "no such pool" in err and "chain info" in err
-    desk.world.contracts.client.rpc.call("anvil_setBalance", desk.address, hex(1))
-    code, _, err = desk.run("stake", "1", *more)
+    penniless = bytes(31) + b"\x67"
+    desk.world.send(desk.world.provider, "credits", "faucet", CREDIT)
+    desk.world.send(desk.world.provider, "credits", "transfer", Signer(penniless).address, CREDIT)
+    code, _, err = desk.run("stake", "1", *more, secret=penniless)
     assert code == 6 and "too few coins for gas" in err
-    desk.world.contracts.client.rpc.call("anvil_setBalance", desk.address, hex(10**20))
     desk.world.send(desk.world.chain.creator, "pools", "close", desk.world.pool_id)
     code, _, err = desk.run("stake", "1", "--node", desk.node, *more)
     assert code == 6 and "the pool isn't open" in err

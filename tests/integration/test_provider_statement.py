@@ -108,6 +108,7 @@ def check_transactions(world: World, found: dict[str, Any]) -> None:
     assert all(credit[name] is not None for name in kinds)
 
 
+@pytest.mark.slow
 def test_a_period_has_its_lines_and_opens_with_what_was_left(world: World, call: Command) -> None:
     one_of_each(world)
     with served(world) as url:
@@ -144,7 +145,10 @@ def without(entries: list[LogEntry], kind: str) -> list[LogEntry]:
     return [entry if entry is not last else last.model_copy(update={"event": event}) for entry in entries]
 
 
-@pytest.mark.parametrize("kind", ["missing", "changed", "diverted"])
+@pytest.mark.parametrize(
+    "kind",
+    ["changed", pytest.param("missing", marks=pytest.mark.slow), pytest.param("diverted", marks=pytest.mark.slow)],
+)
 def test_a_log_that_the_chain_contradicts_is_named(
     world: World, call: Command, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -182,6 +186,7 @@ def test_what_no_log_says_is_refused(
         assert refusal(reader.run())[0] == 3
 
 
+@pytest.mark.slow
 def test_what_a_case_takes_is_on_the_statement(bench: Bench, call: Command, tmp_path: Path) -> None:
     world, bench.eyes.outcome = bench.world, Outcome.SLASH
     case_id, challenger = world.accept(), outsider(world, tmp_path)

@@ -51,6 +51,9 @@ def plan_node(
 def plan_stake(wallet: Wallet, node: str, pool_id: int, amount_wei: int) -> Plan:
     """Let so much more stand behind a node: free stake first, then credits of the wallet. Raises NotEligible."""
     check_own(wallet, node)
+    if wallet.read("registry", "providerOf", node) != wallet.address:
+        raise NotEligible("the node is removed", node, "`proofpool provider authorize` takes it in again")
+    _check_open(wallet, pool_id)
     free_wei, have_wei = wallet.read_all(
         Read("registry", "freeStake", (wallet.address,)), Read("registry", "allotment", (node, pool_id))
     )
@@ -90,12 +93,15 @@ def _taking_in(wallet: Wallet, consent: NodeConsent) -> tuple[Call, ...]:
 
 
 def _wanted(wallet: Wallet, pool_id: int, amount_wei: int | None) -> int:
-    is_open, least_wei = wallet.read_all(
-        Read("pools", "isOpen", (pool_id,)), Read("pools", "minAllotmentOf", (pool_id,))
-    )
-    if not is_open:
+    _check_open(wallet, pool_id)
+    return int(wallet.read("pools", "minAllotmentOf", pool_id)) if amount_wei is None else amount_wei
+
+
+def _check_open(wallet: Wallet, pool_id: int) -> None:
+    """Said before a deposit is made for it. Raises NotEligible; TransactionReverted where there is no such pool."""
+    wallet.read("pools", "poolOf", pool_id)
+    if not wallet.read("pools", "isOpen", pool_id):
         raise NotEligible("the pool isn't open", f"pool {pool_id}", "`proofpool chain info` lists pools")
-    return int(least_wei) if amount_wei is None else amount_wei
 
 
 def _effects(wallet: Wallet, node: str, pool_id: int, deposit_wei: int, more_wei: int) -> tuple[Effect, ...]:
