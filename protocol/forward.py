@@ -21,6 +21,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from protocol.errors import ProofpoolError
+from protocol.gradients import gated, inverse_rms, normed, wide
 from protocol.kv_cache import KvCache
 from protocol.packing import Packing
 from protocol.weights import ModelConfig, check_weights, load_weights
@@ -36,7 +37,7 @@ BLOCK_ROWS = 256
 
 
 class RmsNorm(nn.Module):
-    """x / rms(x) · weight over the last dimension, the mean taken in float32."""
+    """x / rms(x) · weight over the last dimension, the mean taken in float32 (float64 stays)."""
 
     def __init__(self, size: int, eps: float) -> None:
         super().__init__()
@@ -44,10 +45,9 @@ class RmsNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = x.float()
-        # The norm reads x once; squares that are then averaged are written and read again.
-        mean_square = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square() / x.shape[-1]
-        return self.weight * (wide * torch.rsqrt(mean_square + self.eps)).to(x.dtype)
+        if torch.is_grad_enabled():
+            return normed(x, self.weight, self.eps)
+        return self.weight * (wide(x) * inverse_rms(x, self.eps)).to(x.dtype)
 
 
 class Attention(nn.Module):
@@ -98,7 +98,7 @@ class Mlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() or not x.is_cpu:
-            down: Tensor = self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
+            down: Tensor = self.down_proj(gated(self.gate_proj(x), self.up_proj(x)))
             return down
         blocks = [self._in_place(rows) for rows in x.split(BLOCK_ROWS)]
         return blocks[0] if len(blocks) == 1 else torch.cat(blocks)

@@ -23,6 +23,9 @@ from protocol.errors import ProofpoolError
 
 LENGTH_STEP = 16
 """Sequences whose lengths round up to the same multiple share a group: wastes at most 15 rows each."""
+SHORTEST_UNMASKED = 1024
+"""Sequences this long attend to what they continue by going over all of it: plain causality skips what a mask of their
+length squared computes for nothing, and needs no such mask. On two processors it is quicker from here on."""
 NOTHING = -1
 """What a sequence continues that starts at position 0."""
 
@@ -32,7 +35,8 @@ class AttentionGroup:
     """B sequences that attend in one call, padded to T tokens, after P tokens of what they continue.
 
     `queries` [B, T] and `keys` [B, P + T] are int64 row numbers of the packed batch (padded entries repeat the
-    sequence's last row); `sees` is bool [T, P + T], or None where P is 0: plain causality.
+    sequence's last row); `sees` is bool [T, P + T]. Where it is None, plain causality holds, and `queries` are `keys`:
+    without anything in front, and for long sequences.
     """
 
     queries: Tensor
@@ -78,10 +82,12 @@ class Packing:
             members = torch.nonzero((kinds == kind).all(dim=1)).flatten()
             columns = torch.arange(int(sizes[members].max()))
             rows = starts[members, None] + torch.minimum(columns, sizes[members, None] - 1)
-            real = (columns < sizes[members, None]).flatten()
-            restore[rows.flatten()[real]] = offset + torch.nonzero(real).flatten()
-            groups.append(_group(rows, starts[parents[members]], int(kind[0])))
-            offset += rows.numel()
+            group = _group(rows, starts[parents[members]], int(kind[0]))
+            places = offset + torch.arange(group.queries.numel()).view(group.queries.shape)[:, -len(columns) :]
+            is_real = columns < sizes[members, None]
+            restore[rows[is_real]] = places[is_real]
+            groups.append(group)
+            offset += group.queries.numel()
         return cls(tuple(lengths), tuple(parents.tolist()), positions, tuple(groups), restore)
 
     def to(self, device: torch.device) -> Packing:
@@ -114,6 +120,8 @@ def _group(rows: Tensor, prefix_starts: Tensor, prefix: int) -> AttentionGroup:
         return AttentionGroup(rows, rows, None)
     keys = torch.cat([prefix_starts[:, None] + torch.arange(prefix), rows], dim=1)
     length = rows.shape[1]
+    if length >= SHORTEST_UNMASKED:
+        return AttentionGroup(keys, keys, None)
     return AttentionGroup(rows, keys, torch.ones(length, prefix + length, dtype=torch.bool).tril(prefix))
 
 

@@ -2,7 +2,7 @@
 
 In: samples. Out: `Bin`s, each one packed forward pass, with the rows that predict the trained tokens. Positions start
 anew at each sample and none sees another (`protocol/packing.py`). Rollouts of one prompt that share a bin share the
-prompt's pass as well, where that saves enough:
+prompt's pass as well, which pays from the first token on (docs/benchmarks.md):
 
     prompt ─┬─▶ outputs 0 … T₀−2        the last output predicts nothing, and is left out
             └─▶ outputs 0 … T₁−2
@@ -18,11 +18,6 @@ from torch import Tensor
 
 from protocol.packing import Packing
 from trainer.samples import Sample
-
-LEAST_SAVED_TOKENS = 64
-"""Prompt tokens that sharing must save in a family; for fewer, its attention in pieces of its own costs more."""
-LONGEST_SHARING = 1024
-"""Output tokens of a sample that shares: attention to a shared prompt takes a mask of its length squared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +68,7 @@ def _families(samples: Sequence[Sample], places: Sequence[int], max_tokens: int)
         prompt = len(samples[members[0]].prompt)
         extra = [samples[place].num_outputs - 1 for place in members]
         fits = prompt + max(extra) < max_tokens
-        if fits and prompt * (len(members) - 1) >= LEAST_SAVED_TOKENS and max(extra) <= LONGEST_SHARING:
+        if fits and len(members) > 1:
             for part in _first_fit(extra, max_tokens - prompt):
                 size = prompt + sum(extra[index] for index in part)
                 families.append(Family(tuple(members[index] for index in part), True, size))

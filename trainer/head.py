@@ -33,12 +33,14 @@ class _TokenLogprobs(torch.autograd.Function):
         logprobs, entropies, normalisers = (_wide(hidden).new_empty(len(tokens)) for _ in range(3))
         for rows in _slices(len(tokens), len(weight)):
             logits = _logits(hidden[rows], weight, temperature)
-            normaliser = logits.logsumexp(-1)
-            logprobs[rows] = logits.gather(1, tokens[rows, None])[:, 0] - normaliser
-            logits -= normaliser[:, None]
-            # log p may be −∞ where p is 0, and 0 · −∞ counts as 0.
-            entropies[rows] = -(logits.exp() * logits.clamp(min=torch.finfo(logits.dtype).min)).sum(-1)
-            normalisers[rows] = normaliser
+            # Logits less their largest: each is finite, so 0 · it counts as 0, and near 0 where it weighs.
+            largest = logits.amax(-1)
+            logits -= largest[:, None]
+            weights = logits.exp()
+            total = weights.sum(-1)
+            logprobs[rows] = logits.gather(1, tokens[rows, None])[:, 0] - total.log()
+            entropies[rows] = total.log() - torch.einsum("nv,nv->n", weights, logits) / total
+            normalisers[rows] = largest + total.log()
         ctx.save_for_backward(hidden, weight, tokens, normalisers, entropies)
         ctx.temperature = temperature
         return logprobs, entropies
@@ -49,27 +51,37 @@ class _TokenLogprobs(torch.autograd.Function):
         hidden, weight, tokens, normalisers, entropies = ctx.saved_tensors
         to_hidden = torch.empty_like(hidden)
         to_weight = torch.zeros_like(weight, dtype=_wide(weight).dtype) if ctx.needs_input_grad[1] else None
+        for_logprobs, for_entropy = for_logprobs[:, None] / ctx.temperature, for_entropy[:, None] / ctx.temperature
         has_entropy = bool(for_entropy.any())
         for rows in _slices(len(tokens), len(weight)):
             logs = _logits(hidden[rows], weight, ctx.temperature)
             logs -= normalisers[rows, None]
-            shares = logs.exp()
-            pull = for_logprobs[rows, None].expand_as(shares)
             if has_entropy:
+                shares = logs.exp()
                 logs.clamp_(min=torch.finfo(logs.dtype).min)
-                pull = pull + for_entropy[rows, None] * (logs + entropies[rows, None])
-            to_logits = shares.mul_(pull).neg_()
-            to_logits.scatter_add_(1, tokens[rows, None], for_logprobs[rows, None])
-            to_logits = to_logits.div_(ctx.temperature).to(weight.dtype)
+                to_logits = shares.mul_(-for_logprobs[rows] - for_entropy[rows] * (logs + entropies[rows, None]))
+            else:
+                to_logits = logs.exp_().mul_(-for_logprobs[rows])
+            to_logits.scatter_add_(1, tokens[rows, None], for_logprobs[rows])
+            to_logits = to_logits.to(weight.dtype)
             to_hidden[rows] = to_logits @ weight
             if to_weight is not None:
-                to_weight += to_logits.T @ hidden[rows]
+                _add_product(to_weight, to_logits.T, hidden[rows])
         return to_hidden, None if to_weight is None else to_weight.to(weight.dtype), None, None
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left · right, without another tensor of its size where the types agree."""
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right
 
 
 def _logits(hidden: Tensor, weight: Tensor, temperature: float) -> Tensor:
     """[n, V] in float32 or wider."""
-    return _wide(hidden @ weight.T).div_(temperature)
+    logits = _wide(hidden @ weight.T)
+    return logits if temperature == 1 else logits.div_(temperature)
 
 
 def _wide(x: Tensor) -> Tensor:

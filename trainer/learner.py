@@ -1,7 +1,8 @@
 """The learner: one batch in, the next policy version out.
 
 In: samples of an accepted batch. Out: changed weights (float32 masters) and the step's figures.
-Old log-probs are recomputed once at the start of the step, with the trainer's own weights.
+Old log-probs are the trainer's own at the start of the step. The first optimizer step still has those weights, so its
+old log-probs are its own, and its ratios exactly 1; those of the others are computed before it.
 Source: INTELLECT-2 (arXiv:2505.07291), section 3; the figures of its recipe are `RecipeConfig`'s defaults.
 """
 
@@ -48,8 +49,12 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """Log-probs of the outputs that a step doesn't move, float32 [T] a sample, by place in the batch."""
+    """Log-probs of the outputs that a step doesn't move, float32 [T] a sample, by place in the batch.
 
+    `first` are the places of the first optimizer step, which has its old log-probs itself: `old` is 0 there.
+    """
+
+    first: frozenset[int]
     old: list[Tensor]
     reference: list[Tensor] | None
 
@@ -78,21 +83,32 @@ class Learner:
         self.ranks = ranks
         self.num_updates = 0
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
+            self.model.parameters(),
+            lr=recipe.learning_rate,
+            betas=recipe.betas,
+            weight_decay=recipe.weight_decay,
+            fused=True,  # one pass over a parameter and its moments, not ten
         )
 
     def learn(self, batch: TrainingBatch, policy_version: int) -> StepFigures:
         """Take the optimizer steps of one batch, starting from `policy_version`."""
         tally = Tally(self.recipe.objective.clip, self.reference is not None)
-        fixed = self._fixed(batch)
-        for part in split_groups(len(batch.samples), batch.group_size, self.recipe.optimizer_steps):
+        parts = split_groups(len(batch.samples), batch.group_size, self.recipe.optimizer_steps)
+        fixed = self._fixed(batch, parts)
+        for part in parts:
             self._update(part, batch, fixed, tally)
         return tally.figures(batch.samples, policy_version, self.ranks)
 
-    def logprobs(self, batch: TrainingBatch, policy: Policy | None = None) -> list[Tensor]:
-        """Log-probs of each sample's outputs, float32 [T], under the current weights, or under another model's."""
+    def logprobs(
+        self, batch: TrainingBatch, policy: Policy | None = None, places: Sequence[int] | None = None
+    ) -> list[Tensor]:
+        """Log-probs of each sample's outputs, float32 [T], under the current weights, or under another model's.
+
+        Given `places`, those of all others are 0.
+        """
+        places = range(len(batch.samples)) if places is None else places
         found = list(torch.zeros(sum(batch.num_outputs)).split(batch.num_outputs))
-        for bin_ in self._own_bins(batch, range(len(batch.samples))):
+        for bin_ in self._own_bins(batch, places):
             with torch.no_grad():
                 logprobs, _ = (policy or self.policy)(bin_, batch.temperature)
             if bin_.places:
@@ -105,9 +121,10 @@ class Learner:
         bins = pack(batch.samples, places, self.recipe.max_tokens)
         return self.ranks.share(bins, [cost(bin_, self.model.config.hidden_size) for bin_ in bins], NO_SAMPLES)
 
-    def _fixed(self, batch: TrainingBatch) -> Fixed:
+    def _fixed(self, batch: TrainingBatch, parts: Sequence[Sequence[int]]) -> Fixed:
+        later = [place for part in parts[1:] for place in part]
         reference = None if self.reference is None else self.logprobs(batch, self.reference)
-        return Fixed(self.logprobs(batch), reference)
+        return Fixed(frozenset(parts[0]), self.logprobs(batch, places=later), reference)
 
     def _update(self, part: Sequence[int], batch: TrainingBatch, fixed: Fixed, tally: Tally) -> None:
         """One optimizer step on the samples of `part`, its gradient summed over bins."""
@@ -140,11 +157,12 @@ class Learner:
         """What the objective asks of the bin's trained tokens."""
         logprobs, entropy = self.policy(bin_, batch.temperature)
         samples = [batch.samples[place] for place in bin_.places]
+        is_first = fixed.first.issuperset(bin_.places)
         device = logprobs.device
         return TokenRows(
             logprobs=logprobs,
             entropy=entropy,
-            old=torch.cat([fixed.old[place] for place in bin_.places]).to(device),
+            old=logprobs.detach() if is_first else torch.cat([fixed.old[place] for place in bin_.places]).to(device),
             worker=torch.cat([sample.worker_logprobs for sample in samples]).to(device),
             advantages=_spread([sample.advantage for sample in samples], bin_).to(device),
             reference=torch.cat([fixed.reference[place] for place in bin_.places]).to(device)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol import packing
 from protocol.forward import CausalLM
 from tests.unit.trainer.conftest import VOCABULARY
-from trainer import bins
 from trainer.bins import pack
 from trainer.policy import Policy
 from trainer.samples import Sample
@@ -45,15 +46,17 @@ def test_only_the_named_places_are_packed() -> None:
 
 
 def test_first_fit_decreasing_fills_the_gaps() -> None:
-    samples = [sample_of(0, n) for n in (7, 3, 6, 4)]  # 7 + 3 and 6 + 4 tokens go through the model
+    samples = [replace(sample_of(0, n), prompt=torch.tensor([n])) for n in (7, 3, 6, 4)]
+    # No two share a prompt: as many tokens as outputs go through the model.
     assert sorted(sorted(bin_.num_outputs) for bin_ in pack(samples, range(4), 10)) == [[3, 7], [4, 6]]
 
 
 @pytest.mark.parametrize("budget", [1, 60, 10_000])
+@pytest.mark.parametrize("unmasked", [1, 17, 1024])
 def test_a_packed_pass_gives_what_each_sample_gives_alone(
-    make_model: Callable[[], CausalLM], monkeypatch: pytest.MonkeyPatch, budget: int
+    make_model: Callable[[], CausalLM], monkeypatch: pytest.MonkeyPatch, budget: int, unmasked: int
 ) -> None:
-    monkeypatch.setattr(bins, "LEAST_SAVED_TOKENS", 1)
+    monkeypatch.setattr(packing, "SHORTEST_UNMASKED", unmasked)
     model = make_model().double()
     samples = [sample_of(p, n, seed) for seed, (p, n) in enumerate([(2, 5), (2, 1), (2, 17), (1, 4), (1, 4), (3, 30)])]
     packed = pack(samples, range(len(samples)), budget)
@@ -70,18 +73,19 @@ def test_a_packed_pass_gives_what_each_sample_gives_alone(
             torch.testing.assert_close(spread, -(logs.exp() * logs).sum(-1), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("unmasked", [1, 1024])
 def test_gradients_of_a_shared_prompt_add_up(
-    make_model: Callable[[], CausalLM], monkeypatch: pytest.MonkeyPatch
+    make_model: Callable[[], CausalLM], monkeypatch: pytest.MonkeyPatch, unmasked: int
 ) -> None:
+    monkeypatch.setattr(packing, "SHORTEST_UNMASKED", unmasked)
     samples = [sample_of(2, n, seed=n) for n in (4, 9, 2)]
 
-    def gradient(least_saved: int) -> torch.Tensor:
-        monkeypatch.setattr(bins, "LEAST_SAVED_TOKENS", least_saved)
+    def gradient(budget: int) -> torch.Tensor:
         model = make_model().double()
-        (bin_,) = pack(samples, range(3), 1000)
-        assert (max(bin_.packing.continues) >= 0) == (least_saved == 1)
-        Policy(model)(bin_, 1.0)[0].sum().backward()
+        packed = pack(samples, range(3), budget)
+        assert len(packed) == (1 if budget > 1 else 3)
+        for bin_ in packed:
+            Policy(model)(bin_, 1.0)[0].sum().backward()
         return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
-    # Norms are taken in float32 whatever the weights are in.
-    torch.testing.assert_close(gradient(1), gradient(10**9), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(gradient(1000), gradient(1), rtol=1e-6, atol=1e-9)
