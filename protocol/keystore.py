@@ -167,10 +167,21 @@ def _damage(error: Exception) -> str:
 
 
 def check_private(path: Path) -> None:
-    """A secret's file must exist and be closed to group and others."""
+    """A secret's file must exist and be closed to group and others.
+
+    systemd gives a service's credentials to its user by an access list, which shows as the group's bits; their folder
+    is closed to everybody else.
+    """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
         raise KeyFailure("a secret's file can't be opened", f"{path}: {error.strerror}", "check the path") from error
-    if mode & 0o077:
+    closed = 0o037 if _is_credential(path) else 0o077
+    if mode & closed:
         raise KeyFailure("others can read a secret's file", f"{path} has mode {mode:04o}", f"chmod 600 {path}")
+
+
+def _is_credential(path: Path, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether it is one of the credentials of this service (systemd.exec(5), `LoadCredential=`)."""
+    folder = environment.get("CREDENTIALS_DIRECTORY")
+    return folder is not None and path.parent == Path(folder)

@@ -25,7 +25,7 @@ from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
 from protocol.errors import ConfigError, VerificationFailed
 from protocol.files import write_new
-from protocol.keystore import STRONG_SCRYPT_N, check_private, create_keystore, open_keystore
+from protocol.keystore import LOCAL_CHAIN_IDS, STRONG_SCRYPT_N, check_private, create_keystore, open_keystore
 from protocol.signing import Signer
 from protocol.wire import Address, Hash32, Wei
 from worker.config import WorkerConfig
@@ -96,7 +96,7 @@ def init(answers: Answers, password: str) -> InitReport:
         rules_hash=pool.rules_hash,
         price_wei=pool.price_wei,
         min_allotment_wei=pool.min_allotment_wei,
-        next=tuple(_next(answers, consent_file)),
+        next=tuple(_next(answers, pool, consent_file)),
     )
 
 
@@ -165,11 +165,14 @@ def _text(value: str) -> str:
     return f'"{escaped}"'
 
 
-def _next(answers: Answers, consent_file: Path | None) -> Iterator[str]:
+def _next(answers: Answers, pool: PoolInfo, consent_file: Path | None) -> Iterator[str]:
+    if pool.chain_id in LOCAL_CHAIN_IDS:
+        who = answers.provider or "ADDRESS"
+        yield f"proofpool chain faucet {who} --chain {answers.chain_url} --ledger {pool.contracts.ledger}"
     if consent_file is None:
         yield f"proofpool worker consent --config {answers.out} --provider ADDRESS --out {CONSENT_FILE}"
     consent = consent_file or CONSENT_FILE
     where = f"--coordinator {answers.coordinator_url} --chain {answers.chain_url}"
-    yield f"proofpool provider register {consent} {where} --keystore provider"
+    yield f"proofpool provider register {consent} {where}"
     yield f"proofpool worker run --config {answers.out}"
     yield f"proofpool worker status --config {answers.out}"
