@@ -34,8 +34,8 @@ SENTENCE = f"Rejected for {REASON.value} ({REASON.hint}): submission … was rej
 class Liar(Worker):
     """Claims other log-probs than the model's, and doesn't look at its own work."""
 
-    def completions(self, work: Work) -> list[Completion]:
-        found = super().completions(work)
+    def completions(self, work: Work, finished: Sequence[Completion]) -> list[Completion]:
+        found = super().completions(work, finished)
         return [replace(one, output_logprobs=one.output_logprobs - 9) for one in found]
 
     def check_own(self, *arguments: Any) -> None:
