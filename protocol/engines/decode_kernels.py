@@ -14,7 +14,7 @@ other for changes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import numba
@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from protocol.kernels import helper, kernel
@@ -36,6 +37,10 @@ F32, U64 = np.float32, np.uint64
 U0, U1, U2, U3, U4 = (U64(n) for n in range(5))
 ZERO, ONE = F32(0), F32(1)
 WORD = ir.IntType(32)
+LANES = 16
+U_LANES = U64(LANES)
+VECTOR = ir.VectorType(ir.FloatType(), LANES)
+loops: Any = cgutils  # it has no types
 LEAST_EXPONENT = F32(-87.0)
 """exp of anything lower counts as of this: 1e-38."""
 LOG2E, LN2_HIGH, LN2_LOW = F32(math.log2(math.e)), F32(0.693359375), F32(-2.12194440e-4)
@@ -178,39 +183,119 @@ def copy(source: Floats, start: Index, target: Floats, place: Index, count: Inde
         target[place + i] = source[start + i]
 
 
+class Lanes:
+    """Emits instructions on vectors of LANES float32 values, which LLVM fits to the processor's own."""
+
+    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
+        self._context, self._builder, self._signature, self._args = context, builder, signature, args
+
+    def pointer(self, array: int, start: int) -> Any:
+        """To an element: argument number `array` at the index that argument number `start` is."""
+        made = self._context.make_array(self._signature.args[array])(self._context, self._builder, self._args[array])
+        return self._builder.gep(made.data, [self._args[start]])
+
+    def load(self, pointer: Any, offset: Any) -> Any:
+        return self._builder.load(self._vector_at(pointer, offset), align=4)
+
+    def store(self, value: Any, pointer: Any, offset: Any) -> None:
+        self._builder.store(value, self._vector_at(pointer, offset), align=4)
+
+    def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
+        """a · b + c, in one rounding where the processor can."""
+        return self._builder.fadd(self._builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
+
+    def broadcast(self, pointer: Any, offset: Any) -> Any:
+        one = self._builder.load(self._builder.gep(pointer, [offset]))
+        first = self._builder.insert_element(ir.Constant(VECTOR, ir.Undefined), one, WORD(0))
+        return self._builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(WORD, LANES), [0] * LANES))
+
+    def four_sums(self, vectors: Sequence[Any]) -> Any:
+        """The sums of the lanes of four vectors, as a vector of four."""
+        halves = list(vectors)
+        width = LANES
+        while width > 4:
+            width //= 2
+            halves = [self._sum_of(x, x, list(range(width)), list(range(width, 2 * width))) for x in halves]
+        low, high = (self._sum_of(halves[n], halves[n + 1], [0, 1, 4, 5], [2, 3, 6, 7]) for n in (0, 2))
+        return self._sum_of(low, high, [0, 2, 4, 6], [1, 3, 5, 7])
+
+    def _sum_of(self, a: Any, b: Any, first: list[int], second: list[int]) -> Any:
+        parts = [
+            self._builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(WORD, len(mask)), mask))
+            for mask in (first, second)
+        ]
+        return self._builder.fadd(*parts)
+
+    def _vector_at(self, pointer: Any, offset: Any) -> Any:
+        return self._builder.bitcast(self._builder.gep(pointer, [offset]), VECTOR.as_pointer())
+
+
+@intrinsic
+def _score_four(typing_context: Any, query: Any, q: Any, keys: Any, k: Any, size: Any, scores: Any, s: Any) -> Any:
+    """q · K of four consecutive tokens into `scores`; `size` is a multiple of LANES."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes, length = Lanes(context, builder, signature, args), args[4]
+        one, four = lanes.pointer(0, 1), lanes.pointer(2, 3)
+        sums = [loops.alloca_once_value(builder, ir.Constant(VECTOR, [0.0] * LANES)) for _ in range(4)]
+        with loops.for_range_slice(builder, length.type(0), length, length.type(LANES), length.type) as (at, _):
+            x = lanes.load(one, at)
+            for n, total in enumerate(sums):
+                place = builder.add(at, builder.mul(length, length.type(n)))
+                builder.store(lanes.multiply_add(x, lanes.load(four, place), builder.load(total)), total)
+        found = lanes.four_sums([builder.load(total) for total in sums])
+        target = builder.bitcast(lanes.pointer(5, 6), ir.VectorType(ir.FloatType(), 4).as_pointer())
+        builder.store(found, target, align=4)
+        return context.get_dummy_value()
+
+    return types.void(query, q, keys, k, size, scores, s), generate
+
+
+@intrinsic
+def _mix(
+    typing_context: Any, out: Any, o: Any, weights: Any, w: Any, values: Any, v: Any, count: Any, size: Any
+) -> Any:
+    """Σ weight · value of `count` consecutive tokens, added to `out`.
+
+    `count` is a multiple of 4, `size` one of 2 · LANES: eight sums at a time, so that none waits for the one before.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes, count, size = Lanes(context, builder, signature, args), args[6], args[7]
+        target, factors, source = lanes.pointer(0, 1), lanes.pointer(2, 3), lanes.pointer(4, 5)
+        zero, four, two = (size.type(n) for n in (0, 4, 2 * LANES))
+        with loops.for_range_slice(builder, zero, size, two, size.type) as (at, _):
+            places = [at, builder.add(at, size.type(LANES))]
+            zeros = ir.Constant(VECTOR, [0.0] * LANES)
+            sums = [[loops.alloca_once_value(builder, zeros) for _ in places] for _ in range(4)]
+            for place, total in zip(places, sums[0], strict=True):
+                builder.store(lanes.load(target, place), total)
+            for total in (total for turn in sums[1:] for total in turn):
+                builder.store(zeros, total)
+            with loops.for_range_slice(builder, zero, count, four, size.type) as (first, _):
+                for n, turn in enumerate(sums):
+                    token = builder.add(first, size.type(n))
+                    factor, row = lanes.broadcast(factors, token), builder.mul(token, size)
+                    for place, total in zip(places, turn, strict=True):
+                        value = lanes.load(source, builder.add(row, place))
+                        builder.store(lanes.multiply_add(factor, value, builder.load(total)), total)
+            for number, place in enumerate(places):
+                a, b, c, d = (builder.load(turn[number]) for turn in sums)
+                lanes.store(builder.fadd(builder.fadd(a, b), builder.fadd(c, d)), target, place)
+        return context.get_dummy_value()
+
+    return types.void(out, o, weights, w, values, v, count, size), generate
+
+
+score_four, mix = cast(Callable[..., None], _score_four), cast(Callable[..., None], _mix)
+
+
 @summing
 def dot(a: Floats, i: Index, b: Floats, j: Index, size: Index) -> Any:
     total = ZERO
     for d in range(size):
         total += a[i + d] * b[j + d]
     return total
-
-
-@summing
-def four_dots(a: Floats, i: Index, b: Floats, j: Index, size: Index) -> Any:
-    """One vector of `a` with four consecutive ones of `b`, so that it is read once."""
-    s0 = s1 = s2 = s3 = ZERO
-    j1 = j + size
-    j2 = j1 + size
-    j3 = j2 + size
-    for d in range(size):
-        x = a[i + d]
-        s0 += x * b[j + d]
-        s1 += x * b[j1 + d]
-        s2 += x * b[j2 + d]
-        s3 += x * b[j3 + d]
-    return s0, s1, s2, s3
-
-
-@fused
-def add_four(out: Floats, i: Index, weights: Floats, w: Index, values: Floats, j: Index, size: Index) -> None:
-    """Σ weight · vector over four consecutive vectors, added to `out`."""
-    w0, w1, w2, w3 = weights[w], weights[w + U1], weights[w + U2], weights[w + U3]
-    j1 = j + size
-    j2 = j1 + size
-    j3 = j2 + size
-    for d in range(size):
-        out[i + d] += w0 * values[j + d] + w1 * values[j1 + d] + w2 * values[j2 + d] + w3 * values[j3 + d]
 
 
 @fused
@@ -224,10 +309,9 @@ def score_block(
     query: Floats, q: Index, keys: Floats, k: Index, count: Index, size: Index, scores: Floats, s: Index
 ) -> None:
     """q · K of the `count` tokens of a block."""
-    whole = count - count % U4
+    whole = count - count % U4 if size % U_LANES == U0 else U0
     for t in range(U0, whole, U4):
-        s0, s1, s2, s3 = four_dots(query, q, keys, k + t * size, size)
-        scores[s + t], scores[s + t + U1], scores[s + t + U2], scores[s + t + U3] = s0, s1, s2, s3
+        score_four(query, q, keys, k + t * size, size, scores, s + t)
     for t in range(whole, count):
         scores[s + t] = dot(query, q, keys, k + t * size, size)
 
@@ -237,9 +321,9 @@ def mix_block(
     out: Floats, o: Index, weights: Floats, w: Index, values: Floats, v: Index, count: Index, size: Index
 ) -> None:
     """Σ weight · value of the `count` tokens of a block, added to `out`."""
-    whole = count - count % U4
-    for t in range(U0, whole, U4):
-        add_four(out, o, weights, w + t, values, v + t * size, size)
+    whole = count - count % U4 if size % (U2 * U_LANES) == U0 else U0
+    if whole > U0:
+        mix(out, o, weights, w, values, v, whole, size)
     for t in range(whole, count):
         add_one(out, o, weights[w + t], values, v + t * size, size)
 

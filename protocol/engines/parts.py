@@ -44,7 +44,7 @@ class Parts(Protocol):
         ...
 
     def attention(self, cache: PagedCache, tables: Indices, slots: Indices, positions: Indices) -> Attend:
-        """Attention of one new token a row, whose keys and values it also puts into the row's blocks.
+        """Attention of new tokens, whose keys and values it also puts into blocks.
 
         Row b's blocks are `tables[slots[b]]`, and it has `positions[b]` earlier tokens.
         """

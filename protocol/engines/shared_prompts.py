@@ -17,6 +17,10 @@ from protocol.engines.base import Request
 from protocol.engines.decoder import Decoder
 from protocol.engines.paged_cache import BLOCK_TOKENS, Blocks, PagedCache, num_blocks
 from protocol.packing import Packing
+from protocol.sampling import Tokens
+
+SHORT_TOKENS = 256
+"""Prompts of so many tokens go along with the next step of the rows: a row a token, and no pass of their own."""
 
 
 @dataclass(eq=False)
@@ -32,6 +36,16 @@ class SharedPrompt:
     def num_full(self) -> int:
         """Blocks that the prompt fills, and rows read."""
         return len(self.request.input_tokens) // BLOCK_TOKENS
+
+    @property
+    def state(self) -> Tensor:
+        """`hidden`, which is computed."""
+        assert self.hidden is not None
+        return self.hidden
+
+    def as_rows(self) -> tuple[Tokens, Tokens]:
+        """Its tokens and their positions, int64 [P]: a row each, of which the later ones see the earlier ones."""
+        return self.request.input_tokens.astype(np.int64), np.arange(len(self.request.input_tokens))
 
 
 @dataclass(eq=False)
@@ -56,11 +70,15 @@ class SharedPrompts:
         prompt.num_rows += 1
         return prompt, self.cache.take(num_own_blocks(request))
 
-    def compute(self) -> None:
-        """Send the prompts that are new through the model, in one packed pass."""
+    def new(self) -> list[SharedPrompt]:
+        """The prompts whose states aren't computed yet. Those that are long are now, in one packed pass."""
         new = [prompt for prompt in self._known.values() if prompt.hidden is None]
-        if not new:
-            return
+        long = [prompt for prompt in new if len(prompt.request.input_tokens) > SHORT_TOKENS]
+        if long:
+            self._compute(long)
+        return [prompt for prompt in new if prompt.hidden is None]
+
+    def _compute(self, new: Sequence[SharedPrompt]) -> None:
         packing = Packing.of([len(prompt.request.input_tokens) for prompt in new])
         tokens = np.concatenate([prompt.request.input_tokens for prompt in new]).astype(np.int64)
         blocks = [prompt.blocks for prompt in new]

@@ -1,7 +1,8 @@
 """Our own decoding loop on torch: continuous batching over a paged cache, seeded sampling, hidden rows as they come.
 
-    add ──▶ waiting requests ──admit: one prefill per distinct prompt──▶ rows, each with a table of blocks
-    rows ──decoder.step──▶ hidden [B, H] ──logits──▶ draw_rows ──▶ rows grow by a token
+    add ──▶ waiting requests ──admit──▶ rows, each with a table of blocks
+    rows, and the tokens of distinct new prompts ──decoder.step──▶ hidden [B, H]
+    hidden of rows ──logits──▶ draw_rows ──▶ rows grow by a token
     finished rows ──▶ Completion;  their slots and blocks are free, waiting requests take them at the next step
 
 In: a model folder and requests. Out: completions as they finish. Deterministic for given weights,
@@ -21,7 +22,8 @@ from torch import Tensor
 from protocol.engines.base import Completion, Request, require_idle
 from protocol.engines.decoder import Decoder
 from protocol.engines.paged_cache import BLOCK_TOKENS, Blocks, PagedCache, num_blocks
-from protocol.engines.rows import Rows
+from protocol.engines.parts import Indices
+from protocol.engines.rows import Rows, Slots
 from protocol.engines.shared_prompts import SharedPrompt, SharedPrompts, num_own_blocks
 from protocol.errors import ProofpoolError
 from protocol.forward import CausalLM
@@ -126,23 +128,49 @@ class Batch:
     @torch.inference_mode()
     def step(self) -> list[Completion]:
         """One more token a row; the completions that it finished."""
-        hidden = torch.cat([self._advance(), *self._admit()])
+        running = self._rows.active
+        claims = self._admit()
+        hidden = self._advance(running, self._prompts.new())
+        if claims:
+            self._prompts.fill(claims)
+            hidden = torch.cat([hidden, torch.stack([prompt.state for prompt, _ in claims])])
         finished = self._rows.append(*self._draw(hidden), hidden)
         self._dismiss(finished)
         return finished
 
-    def _advance(self) -> Tensor:
-        """Hidden states [B, H] after the rows' last tokens."""
-        rows, active = self._rows, self._rows.active
-        if not len(active):
+    def _advance(self, running: Slots, prompts: Sequence[SharedPrompt]) -> Tensor:
+        """Hidden states [B, H] after the running rows' last tokens; the prompts go through in the same pass."""
+        rows, parts = self._rows, [prompt.as_rows() for prompt in prompts]
+        tokens = np.concatenate([*(tokens for tokens, _ in parts), rows.last_tokens[running]])
+        if not len(tokens):
             return torch.empty(0, self._decoder.config.hidden_size, dtype=self._decoder.dtype)
-        tokens, positions = torch.from_numpy(rows.last_tokens[active]), rows.num_cached[active].astype(np.uint64)
-        hidden = self._decoder.step(tokens, self._cache, self._tables, active.astype(np.uint64), positions)
-        rows.num_cached[active] += 1
-        return hidden
+        positions = np.concatenate([*(positions for _, positions in parts), rows.num_cached[running]])
+        tables, slots = self._with_tables(prompts, running)
+        hidden = self._decoder.step(
+            torch.from_numpy(tokens), self._cache, tables, slots.astype(np.uint64), positions.astype(np.uint64)
+        )
+        rows.num_cached[running] += 1
+        end = 0
+        for prompt in prompts:
+            end += len(prompt.request.input_tokens)
+            prompt.hidden = hidden[end - 1]
+        return hidden[end:]
 
-    def _admit(self) -> list[Tensor]:
-        """Let waiting requests in, first come first served; hidden states [1, H] after the prompt of each."""
+    def _with_tables(self, prompts: Sequence[SharedPrompt], running: Slots) -> tuple[Indices, Slots]:
+        """The rows' tables with those of prompts below them, and the row of these that each token is of."""
+        if not prompts:
+            return self._tables, running
+        width = max(self._tables.shape[1], *(len(prompt.blocks) for prompt in prompts))
+        tables = np.zeros((self._max_batch + len(prompts), width), dtype=np.uint64)
+        tables[: self._max_batch, : self._tables.shape[1]] = self._tables
+        for number, prompt in enumerate(prompts, self._max_batch):
+            tables[number, : len(prompt.blocks)] = prompt.blocks
+        lengths = [len(prompt.request.input_tokens) for prompt in prompts]
+        own = np.repeat(np.arange(self._max_batch, self._max_batch + len(prompts)), lengths)
+        return tables, np.concatenate([own, running])
+
+    def _admit(self) -> list[tuple[SharedPrompt, Blocks]]:
+        """Let waiting requests in, first come first served."""
         claims = []
         while self._waiting and self._rows.num_free:
             if self._prompts.num_needed(self._waiting[0]) > self._cache.num_free:
@@ -151,9 +179,7 @@ class Batch:
             claim = self._prompts.claim(request)
             self._seat(request, claim)
             claims.append(claim)
-        self._prompts.compute()
-        self._prompts.fill(claims)
-        return [prompt.hidden[None] for prompt, _ in claims if prompt.hidden is not None]
+        return claims
 
     def _seat(self, request: Request, claim: tuple[SharedPrompt, Blocks]) -> None:
         slot, (prompt, own) = self._rows.seat(request), claim

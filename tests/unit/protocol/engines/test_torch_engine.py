@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from protocol.engines import shared_prompts
 from protocol.engines.base import Completion, Request, generate, requests_of
 from protocol.engines.torch import TorchEngine
 from protocol.errors import ProofpoolError
@@ -240,6 +241,14 @@ def test_a_prompt_of_any_length_is_shared_by_its_rollouts(folder: Path, length: 
         with torch.inference_mode():
             hidden = model(sequence, [len(sequence)])[length - 1 :]
         torch.testing.assert_close(completion.hidden_rows.float(), hidden, atol=1e-3, rtol=1e-2)
+
+
+def test_long_prompts_in_a_pass_of_their_own_give_the_same_tokens(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = completed(folder, make_requests(4, 3), 5)
+    monkeypatch.setattr(shared_prompts, "SHORT_TOKENS", 6)
+    assert tokens_of(completed(folder, make_requests(4, 3), 5)) == tokens_of(expected)
 
 
 def test_without_compiled_kernels_the_tokens_are_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
