@@ -62,7 +62,7 @@ def key_file(name: str, folder: Path) -> Path:
 
 def find_key(named: Path, environment: Mapping[str, str] = os.environ) -> Path:
     """The keystore that `--keystore` means: a file, or else the name of a key in the folder. Raises KeyFailure."""
-    if named.exists() or len(named.parts) > 1 or _NAME.fullmatch(str(named)) is None:
+    if named.is_file() or len(named.parts) > 1 or _NAME.fullmatch(str(named)) is None:
         return named
     folder = keys_folder(environment)
     found = key_file(str(named), folder)

@@ -21,6 +21,7 @@ from protocol.chain.lane import Lane
 from protocol.chain.pool import ChainPool
 from protocol.clock import SystemClock
 from protocol.errors import NotEligible, TransactionReverted
+from protocol.keyring import find_key
 from protocol.keystore import load_signer
 from protocol.wire import Address, Hash32, UInt64, Wei
 from worker.config import WorkerConfig
@@ -48,6 +49,7 @@ def appeal(
 ) -> Appeal:
     """With the node's key where no other is named. Raises NotEligible, KeyFailure, ChainError."""
     clock = SystemClock()
+    keystore = None if keystore is None else find_key(keystore)
     contracts = connect(config.chain_url, clock, deployment=config.deployment, ledger=ledger_of(config))
     # A wallet of its own keeps its journal beside it; the node's is where its worker keeps it.
     with closing(contracts.client.rpc):

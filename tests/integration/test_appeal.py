@@ -60,6 +60,8 @@ def test_a_provider_appeals_once_with_its_own_key(world: World, keys: Keys, call
     found = document(call(*command, "--json"))
     assert (found["sent"], found["bond_wei"], found["appellant"]) == (True, str(CREDIT), world.provider.address)
     assert found["jury_deadline"] > 0 and case_state(world, submission_id) is CaseState.APPEALED
+    code, _, err = call(*command[:-3], "nobodys-key", *command[-2:])
+    assert code == 4 and "no such key" in err, "a key's name will do, where there is one"
     code, out, _ = call(*command)
     assert code == 0 and out.startswith(f"appealed before: a bond of {CREDIT} wei")
     assert before - world.read("credits", "balanceOf", world.provider.address) == CREDIT

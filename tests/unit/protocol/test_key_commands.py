@@ -216,6 +216,9 @@ def test_a_name_means_the_key_in_the_folder_and_a_path_the_file(
     assert find_key(tmp_path / "elsewhere.json") == tmp_path / "elsewhere.json"
     with pytest.raises(KeyFailure, match="no such key"):
         find_key(Path("provider"))
+    (tmp_path / "node").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find_key(Path("node")) == folder / "node.json", "a folder is no key"
     monkeypatch.chdir(folder)
     assert find_key(Path("node.json")) == Path("node.json")
     monkeypatch.delenv("PROOFPOOL_KEYS")
