@@ -38,6 +38,8 @@ def test_a_document_is_read_whole(tmp_path: Path) -> None:
         (HEAD.replace('"size"', '"ѕize"').encode(), "Field required at `size`"),
         (b"[" + b"[]," * (MAX_VALUES // 2) + b"[]]", "values, and"),
         (b"\xff\xfe", "expected value"),
+        (HEAD.replace("}", ', "size": 13}').encode(), "a name stands twice in an object: size"),
+        (HEAD.replace("}", ', "s\\u0069ze": 13}').encode(), "a name stands twice in an object: size"),
     ],
 )
 def test_what_is_no_document_is_a_usage_error(tmp_path: Path, content: bytes, why: str) -> None:

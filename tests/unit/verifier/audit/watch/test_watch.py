@@ -289,6 +289,21 @@ def test_a_case_that_the_chain_doesnt_have_is_a_fault(
     assert list(watch.turn()) == []
 
 
+def test_a_crash_before_a_false_claim_is_noted_forgets_none(
+    log: Any, chain: Any, served: Served, watching: Callable[..., Watch]
+) -> None:
+    copy_block(log, 50, time=150, kind="Slashed", provider=NODE)
+    close(log, chain, time=153)
+    served.node.answers = {50: VerificationFailed("the chain has no such event")}
+    watch = watching(served)
+    watch.history.follow(chain.head_list, log.read)
+    killed = watch.claims.false_ones()
+    claim = next(killed)
+    killed.close()
+    assert list(watching(served).claims.false_ones()) == [claim]
+    assert list(watching(served).claims.false_ones()) == []
+
+
 def test_seats_that_contradict_each_other_are_news(
     log: Any, chain: Any, served: Served, watching: Callable[..., Watch]
 ) -> None:
