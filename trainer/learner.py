@@ -193,7 +193,10 @@ class Learner:
         self.optimizer.state.clear()
         for parameter in self.model.parameters() if num_updates else ():
             moments = {kind: torch.zeros_like(parameter) for kind in MOMENTS}
-            self.optimizer.state[parameter] = {"step": torch.tensor(float(num_updates)), **moments}
+            self.optimizer.state[parameter] = {
+                "step": torch.tensor(float(num_updates), device=parameter.device),
+                **moments,
+            }
         return self.state()
 
 

@@ -1,18 +1,25 @@
-"""The trainer's loop: resume -> broadcast -> wait for a batch -> fetch -> learn -> save -> report, and again.
+"""The trainer's loop: resume -> acknowledge -> wait for a batch -> fetch -> learn -> save -> report, and again.
+
+A version is published, in a thread of its own, while the step after it is taken:
+
+    learn n ──▶ save n ──▶ acknowledge n ──▶ wait, fetch, learn n + 1 ───────▶ save n + 1
+                                       └───▶ publish n: origin, chain, coordinator ─┘
 
 consumes   accepted batches (`POST /v1/batches`)
 produces   policy versions (origin folder, chain, coordinator), metrics.jsonl
 waits for  enough accepted groups; never for a particular worker
 unblocks   workers, which follow the newest version
 
-Killed anywhere, it resumes from the newest checkpoint: that version is broadcast and its batch
-acknowledged again, both of which change nothing the second time.
+Killed anywhere, it resumes from the newest checkpoint: its batch is acknowledged and that version is published again,
+both of which change nothing the second time. No version is saved before the one before is out.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,6 +33,7 @@ from trainer.broadcast import Broadcaster
 from trainer.checkpoint import Checkpoint, Start
 from trainer.crew import Crew
 from trainer.figures import StepFigures
+from trainer.publishing import Publishing
 from trainer.samples import TrainingBatch, UnfitRow
 
 
@@ -53,15 +61,27 @@ class Trainer:
     def run(self, num_steps: int | None = None) -> None:
         """Train until stopped or policy version `num_steps` is out."""
         checkpoint = self.resume()
-        while self.broadcast(checkpoint) and checkpoint.policy_version != num_steps:
-            waiting_since = self.clock.now()
-            if (taken := self.take(checkpoint.policy_version + 1)) is None:
-                return
-            file, batch = taken
-            waited = self.clock.now() - waiting_since
-            figures = self.crew.learn(batch, checkpoint.policy_version)
-            checkpoint = self.crew.save(file.offer.step, file, checkpoint)
-            self.report(checkpoint, figures, waited)
+        while self.acknowledge(checkpoint):
+            with self.publishing(checkpoint) as publishing:
+                if checkpoint.policy_version == num_steps or (step := self.step(checkpoint, publishing)) is None:
+                    return
+            checkpoint = step
+
+    def step(self, before: Checkpoint, publishing: Publishing) -> Checkpoint | None:
+        """The version after `before`, saved once that one is out; None if stopped before."""
+        waiting_since = self.clock.now()
+        if (taken := self.take(before.policy_version + 1, publishing)) is None:
+            return None
+        file, batch = taken
+        waited = self.clock.now() - waiting_since
+        figures = self.crew.learn(batch, before.policy_version)
+        learnt = self.clock.now()
+        if not publishing.wait():
+            return None
+        waited_to_publish = self.clock.now() - learnt
+        checkpoint = self.crew.save(file.offer.step, file, before)
+        self.report(checkpoint, figures, waited, waited_to_publish)
+        return checkpoint
 
     def resume(self) -> Checkpoint:
         """The checkpoint to start at, with the learner where it was; the base model the first time."""
@@ -72,20 +92,37 @@ class Trainer:
         get_logger().info("trainer.resumed", policy_version=checkpoint.policy_version)
         return checkpoint
 
-    def broadcast(self, checkpoint: Checkpoint) -> bool:
-        """Publish the version, then let go of the batch that made it; False if stopped before."""
+    def acknowledge(self, checkpoint: Checkpoint) -> bool:
+        """Let go of the batch that made this version, which is durable by now; False if stopped before."""
 
-        def publish() -> bool:
-            self.broadcaster.broadcast(checkpoint)
+        def tell() -> bool:
             if checkpoint.batch_number is not None:
                 self.batches.acknowledge(checkpoint.batch_number)
             return True
 
-        return bool(self.waiting.until("the coordinator and the chain", publish))
+        return bool(self.waiting.until("the coordinator", tell))
 
-    def take(self, step: int) -> tuple[BatchFile, TrainingBatch] | None:
+    @contextmanager
+    def publishing(self, checkpoint: Checkpoint) -> Iterator[Publishing]:
+        """Publishes the version during the block, which doesn't end well before that is done."""
+
+        def publish() -> bool:
+            self.broadcaster.broadcast(checkpoint)
+            return True
+
+        awaited = "the coordinator and the chain"
+        publishing = Publishing(lambda: bool(self.waiting.until(awaited, publish)))
+        try:
+            yield publishing
+        except BaseException:
+            self.waiting.stop.set()  # the run is over: nothing is waited for any more
+            publishing.join()
+            raise
+        publishing.wait()
+
+    def take(self, step: int, publishing: Publishing) -> tuple[BatchFile, TrainingBatch] | None:
         """A batch of this step that can be trained on: the pool is told of any that can't. None if stopped before."""
-        while (offer := self.wait_for_batch(step)) is not None:
+        while (offer := self.wait_for_batch(step, publishing)) is not None:
             if (file := self.fetch(offer)) is None:
                 return None
             try:
@@ -94,14 +131,16 @@ class Trainer:
                 self.refuse(offer, unfit)
         return None
 
-    def wait_for_batch(self, step: int) -> BatchOffer | None:
+    def wait_for_batch(self, step: int, publishing: Publishing) -> BatchOffer | None:
         """The batch of this step, as soon as there are enough accepted groups; None if stopped before.
 
-        Meanwhile the version before is kept on chain: without it nobody leases, and no later one can be published.
+        Meanwhile the version before is kept on chain, once it is out: without it nobody leases, and no later one can be
+        published.
         """
 
         def lease() -> BatchOffer | None:
-            self.broadcaster.keep_on_chain(step - 1)
+            if publishing.is_out():
+                self.broadcaster.keep_on_chain(step - 1)
             return self.batches.lease(step)
 
         return self.waiting.until(f"the batch of step {step}", lease)
@@ -121,10 +160,10 @@ class Trainer:
 
         self.waiting.until("the coordinator", tell)
 
-    def report(self, checkpoint: Checkpoint, figures: StepFigures, waited_seconds: float) -> None:
+    def report(self, checkpoint: Checkpoint, figures: StepFigures, waited: float, waited_to_publish: float) -> None:
         """One line in metrics.jsonl and one in the log."""
-        line = {"step": checkpoint.policy_version, "time": self.clock.now(), "waited_seconds": waited_seconds}
-        line |= asdict(figures)
+        line = {"step": checkpoint.policy_version, "time": self.clock.now(), "waited_seconds": waited}
+        line |= {"waited_to_publish_seconds": waited_to_publish, **asdict(figures)}
         with self.metrics_file.open("a") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()

@@ -14,7 +14,7 @@ import pytest
 from protocol.api import BatchOffer, BatchRefusal, Problem
 from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
-from protocol.errors import ProofpoolError, Rejected, VerificationFailed
+from protocol.errors import ChainError, ProofpoolError, Rejected, VerificationFailed
 from protocol.forward import CausalLM
 from protocol.rollouts import Rollout
 from protocol.rules import Rules
@@ -26,8 +26,10 @@ from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
 from trainer.crew import Crew
+from trainer.figures import StepFigures
 from trainer.learner import Learner, RecipeConfig
 from trainer.loop import Trainer
+from trainer.samples import TrainingBatch
 
 Offer = tuple[BatchOffer, bytes]
 
@@ -124,6 +126,65 @@ def test_a_run_publishes_each_version_once_and_consumes_each_batch(
     assert world.consumed == [1, 2, 3]
     metrics = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in metrics] == [1, 2, 3]
+
+
+def test_a_version_goes_out_while_the_next_step_is_taken_and_that_isnt_saved_before(
+    world: World, start: Callable[..., Trainer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, publish, learn = start(), world.publish_weights, Learner.learn
+    learnt, saved_too_early = threading.Event(), []
+
+    def slow(policy_version: int, manifest_hash: str) -> None:
+        """Version 1 is published no sooner than step 2 is learnt."""
+        if policy_version == 1:
+            assert learnt.wait(60), "step 2 waits for version 1"
+            saved_too_early.append((tmp_path / "checkpoints" / "2").exists())
+        publish(policy_version, manifest_hash)
+
+    def learning(learner: Learner, batch: TrainingBatch, policy_version: int) -> StepFigures:
+        figures = learn(learner, batch, policy_version)
+        if policy_version == 1:
+            learnt.set()
+        return figures
+
+    monkeypatch.setattr(world, "publish_weights", slow)
+    monkeypatch.setattr(Learner, "learn", learning)
+    trainer.run(num_steps=3)
+    assert saved_too_early == [False]
+    assert list(world.manifests) == [0, 1, 2, 3] and world.announced == world.manifests
+    assert world.consumed == [1, 2, 3]
+
+
+def test_what_goes_wrong_while_publishing_ends_the_run_before_the_next_save(
+    world: World, start: Callable[..., Trainer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = world.publish_weights
+
+    def fails(policy_version: int, manifest_hash: str) -> None:
+        if policy_version == 1:
+            raise OSError(28, "No space left on device")
+        publish(policy_version, manifest_hash)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world, "publish_weights", fails)
+        with pytest.raises(OSError, match="No space"):
+            start().run(num_steps=3)
+    assert not (tmp_path / "checkpoints" / "2").exists()
+    start().run(num_steps=3)
+    assert list(world.manifests) == [0, 1, 2, 3]
+
+
+def test_an_error_of_the_loop_doesnt_wait_for_an_outage(
+    world: World, start: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(policy_version: int) -> str | None:
+        raise ChainError("the node is away")
+
+    monkeypatch.setattr(world, "manifest_hash", away)
+    world.make_offer = lambda step: (_ for _ in ()).throw(ProofpoolError("the loop's own"))
+    with pytest.raises(ProofpoolError, match="own"):
+        start().run(num_steps=1)
+    assert world.manifests == {}
 
 
 def test_kills_at_many_calls_lose_and_double_nothing(world: World, start: Callable[..., Trainer]) -> None:
