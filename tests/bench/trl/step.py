@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import gc
 import json
-import re
 import sys
 import tempfile
 import time
@@ -34,6 +33,7 @@ from trl.trainer import utils as trl_utils
 
 from protocol.forward import CausalLM
 from tests.bench.trl.work import GROUP_SIZE, Work, fullness
+from tests.resident import forget_peak, peak
 from trainer.learner import Learner, RecipeConfig
 from trainer.samples import TrainingBatch
 
@@ -142,20 +142,6 @@ def make_trl(folder: str, batch: TrainingBatch, micro_batch: int, runs: int, scr
     return trainer
 
 
-def resident(field: str) -> int:
-    """`VmRSS` now, or `VmHWM`, the most since the last `forget_peak`; bytes."""
-    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return 1024 * int(found[1])
-
-
-def forget_peak() -> int:
-    """Starts the peak anew; what is resident now."""
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")
-    return resident("VmRSS")
-
-
 def main() -> None:
     asked = json.loads(sys.argv[1])
     torch.set_num_threads(asked["threads"])
@@ -184,7 +170,7 @@ def main() -> None:
         "seconds": turns.seconds,
         "norms": turns.norms,
         "before": before,
-        "peak": resident("VmHWM"),
+        "peak": peak(),
         "tokens": sum(map(len, batch.samples)),
         "fullness": fullness(batch),
     }
