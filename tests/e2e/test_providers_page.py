@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 
 from protocol.client import CoordinatorClient
@@ -28,7 +30,7 @@ COORDINATOR = re.compile(r"coordinator +(http\S+)/v1/pool")
 NODE = re.compile(r"chain +.*(http\S+)")
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("e2e")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("e2e")]
 
 
 def page() -> list[str]:
@@ -47,12 +49,13 @@ class Newcomer:
 
     folder: Path
     names: dict[str, str]
+    metrics_address: str
 
     @property
     def environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in os.environ}
         keys = {"PROOFPOOL_KEYS": str(self.folder / "keys"), "PROOFPOOL_PASSWORD": "a word of mine"}
-        return {**kept, **keys, "OMP_NUM_THREADS": "1"}
+        return {**kept, **keys, "OMP_NUM_THREADS": "1", "PROOFPOOL_WORKER_METRICS_ADDRESS": self.metrics_address}
 
     def words(self, line: str) -> list[str]:
         """A line of the page as it is typed, with what earlier lines have printed in the place of names."""
@@ -92,9 +95,13 @@ def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
             coordinator = next(match for line in testnet.stderr if (match := COORDINATOR.search(line)))
             drain = threading.Thread(target=testnet.stderr.read)
             drain.start()
+            with closing(CoordinatorClient(coordinator[1])) as client:
+                assert Waiting(SystemClock(), threading.Event(), 0.5).until("the pool", lambda: client.pool())
             machine = tmp_path / "machine"
             machine.mkdir()
-            yield Newcomer(machine, {"URL": coordinator[1], "NODE": chain[1]})
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+            yield Newcomer(machine, {"URL": coordinator[1], "NODE": chain[1]}, f"127.0.0.1:{port}")
         finally:
             testnet.send_signal(signal.SIGTERM)
             testnet.wait(timeout=120)
@@ -121,9 +128,13 @@ def test_six_commands_lead_to_accepted_work(newcomer: Newcomer) -> None:
         assert Waiting(SystemClock(), threading.Event(), 0.5).until("accepted work", accepted)
         status = json.loads(newcomer.does("proofpool worker status --config worker.toml --json"))
         assert status["verdict"] == "EARNING" and status["process"]["is_running"] and status["num_accepted"] > 0
-        explained = newcomer.does(
-            f"proofpool worker explain {status['recent'][0]['submission_id']} --config worker.toml"
-        )
+        health = httpx.get(f"http://{newcomer.metrics_address}/healthz")
+        assert (health.status_code, health.json()["phase"]) == (200, "working")
+        metrics = httpx.get(f"http://{newcomer.metrics_address}/metrics").text
+        assert "proofpool_worker_tokens_per_second" in metrics and "proofpool_worker_answered_time_seconds" in metrics
+        assert "✗" not in newcomer.does("proofpool worker doctor --config worker.toml")
+        accepted_id = next(row["submission_id"] for row in status["recent"] if row["standing"] == "accepted")
+        explained = newcomer.does(f"proofpool worker explain {accepted_id} --config worker.toml")
         assert explained.startswith("Accepted: submission 0x")
     assert worker.returncode == 0, (newcomer.folder / "log").read_text()
     assert "a word of mine" not in (newcomer.folder / "log").read_text()

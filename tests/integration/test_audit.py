@@ -30,6 +30,7 @@ from protocol.merkle.checkpoint import sign_checkpoint
 from protocol.merkle.history import event_leaf_hash
 from protocol.reasons import Cost, Outcome, RejectReason
 from protocol.wire import Signed, Verdict
+from tests.documents import fitting
 from tests.integration.conftest import Start, World, new_world
 from tests.integration.served import served
 from tests.integration.test_earnings import commit, propose
@@ -268,7 +269,7 @@ def test_the_command_checks_a_bundle_and_answers_with_its_exit_code(
     chain = ["--chain", history.world.chain.process.url]
     file.write_text(history.bundle.model_dump_json())
     assert run([*command, *chain, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = fitting("audit verify", capsys.readouterr().out)
     assert document["result"] == "ok" and {step["state"] for step in document["steps"]} == {"ok"}
     assert run(command) == 0
     assert "consistent, not anchored" in capsys.readouterr().out

@@ -62,6 +62,13 @@ def test_what_the_unit_sets_are_settings_and_flags() -> None:
     assert shlex.split(start)[1:3] == ["worker", "run"] and run_flags(shlex.split(start)) == set()
 
 
+def test_a_stop_is_given_the_time_that_it_takes() -> None:
+    drain_seconds = WorkerConfig.model_fields["drain_seconds"].default
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    for given in (*unit("TimeoutStopSec"), compose["services"]["worker"]["stop_grace_period"]):
+        assert 60 * int(given.removesuffix("in").removesuffix("m")) > drain_seconds
+
+
 def test_the_unit_gets_its_secrets_as_credentials() -> None:
     named = {value.partition(":")[0] for value in unit("LoadCredential")}
     used = set(re.findall(r"%d/(\S+)", " ".join(unit("Environment"))))

@@ -22,6 +22,7 @@ from protocol.errors import KeyFailure
 from protocol.keyring import find_key, keys_folder
 from protocol.keystore import CHEAP_SCRYPT_N, create_keystore, open_keystore
 from testnet.chain.process import python_environment
+from tests.documents import checked
 
 SECRET = bytes(range(1, 33))
 ADDRESS = Account.from_key(SECRET).address.lower()
@@ -49,7 +50,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Command:
         code = run(["key", *arguments])
         printed = capsys.readouterr()
         assert SECRET.hex() not in printed.err
-        return code, printed.out, printed.err
+        return code, checked(["key", *arguments], printed.out), printed.err
 
     return made
 

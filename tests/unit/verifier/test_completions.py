@@ -1,6 +1,5 @@
 """Overlap between nodes: counted, of completions that are long enough to tell, and never held against anybody."""
 
-import json
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from protocol.cli import run
 from protocol.rollouts import Rollout
+from tests.documents import fitting
 from tests.unit.verifier.test_verifier_commands import config_file
 from tests.unit.verifier.verifier_world import World
 from verifier.completions import MIN_TOKENS, Completions
@@ -70,7 +70,7 @@ def test_the_command_reads_the_folder(
 ) -> None:
     config = str(config_file(tmp_path))
     assert run(["verifier", "overlap", "--config", config, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {
+    assert fitting("verifier overlap", capsys.readouterr().out) == {
         "schema_version": 1, "num_nodes": 0, "num_completions": 0, "overlaps": []
     }  # fmt: skip
     db = open_store(tmp_path / "data")
@@ -78,7 +78,7 @@ def test_the_command_reads_the_folder(
         Completions(db).keep(node, "0x" + "01" * 32, world.case(honest))
     db.close()
     assert run(["verifier", "overlap", "--config", config, "--json"]) == 0
-    overlaps = json.loads(capsys.readouterr().out)["overlaps"]
+    overlaps = fitting("verifier overlap", capsys.readouterr().out)["overlaps"]
     assert {o["num_shared"] for o in overlaps} == {len(long_ones(honest))} and len(overlaps) == 2
     assert run(["verifier", "overlap", "--config", config]) == 0
     assert f"{ALICE} shares" in capsys.readouterr().out

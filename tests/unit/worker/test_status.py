@@ -22,7 +22,7 @@ from worker.config import WorkerConfig
 from worker.loop import Worker
 from worker.payment import PaymentState
 from worker.status import NodeStatus, look
-from worker.status_table import print_status, status_lines
+from worker.status_table import print_status, status_lines, watch_status
 
 PROVIDER = "0x" + "77" * 20
 NOW = 1_000
@@ -371,3 +371,44 @@ def test_a_worker_that_doesnt_run_earns_nothing(
 def test_a_document_is_what_its_schema_says(look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any) -> None:
     turned(make_worker, pool, (Standing.ACCEPTED, None), (Standing.REJECTED, "toploc_mismatch"))
     assert fitting("worker status", look_at().model_dump_json())["num_judged"] == 2
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_watch_looks_again_and_again(
+    make_status: Callable[..., NodeStatus], as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = [make_status(num_leases=1), make_status(num_leases=2)]
+
+    def look_once() -> NodeStatus:
+        if not seen:
+            raise KeyboardInterrupt
+        return seen.pop(0)
+
+    with pytest.raises(KeyboardInterrupt):
+        watch_status(look_once, 0.0, as_json=as_json)
+    lines = capsys.readouterr().out.splitlines()
+    if as_json:
+        assert [fitting("worker status", line)["num_leases"] for line in lines] == [1, 2]
+    else:
+        assert sum(line == "EARNING: 1 of the last 1 submissions accepted" for line in lines) == 2
+
+
+def test_who_waits_says_for_what_and_since_when(make_status: Callable[..., NodeStatus]) -> None:
+    obstacle = {
+        "obstacle": "the coordinator doesn't answer",
+        "why": "GET /v1/pool\x1b[2J",
+        "todo": "is it running there?",
+        "since_time": 1_000_000.0 - 40,
+        "told_time": 1_000_000.0,
+    }
+    times = {"started_time": 1_000_000.0 - 3700, "written_time": 1_000_000.0}
+    process = {"is_running": True, "pid": 7, "phase": "working", "tokens_per_second": 12.34, **times}
+    lines = list(status_lines(make_status(process={**process, "waiting": (obstacle,)})))
+    (waits,) = [line for line in lines if line.startswith("waiting")]
+    assert waits.split(maxsplit=1)[1] == (
+        "the coordinator doesn't answer: GET /v1/pool?[2J, since 40 s; do: is it running there?"
+    )
+    (runs,) = [line for line in lines if line.startswith("process")]
+    assert "pid 7" in runs and "1 h 1 min" in runs and "12.3 tokens/s" in runs
+    stopped = make_status(process={**process, "is_running": False, "phase": "stopped", "waiting": ()})
+    assert any("not running; its last sign of life was 0 s ago" in line for line in status_lines(stopped))
