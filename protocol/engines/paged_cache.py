@@ -10,6 +10,7 @@ is written and read by `protocol/engines/decoder.py`. Memory is used from when a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -42,9 +43,7 @@ class PagedCache:
     def __init__(self, config: ModelConfig, max_tokens: int, dtype: torch.dtype) -> None:
         total = max_tokens // BLOCK_TOKENS
         shape = (config.num_hidden_layers, total, config.num_key_value_heads, BLOCK_TOKENS, config.head_dim)
-        # Zeros, not empty: columns that attention masks are multiplied by weight 0, and 0 x NaN would be NaN.
-        self.keys = torch.zeros(shape, dtype=dtype)
-        self.values = torch.zeros(shape, dtype=dtype)
+        self.keys, self.values = _untouched_zeros(shape, dtype), _untouched_zeros(shape, dtype)
         self.reset()
 
     @property
@@ -80,6 +79,15 @@ class PagedCache:
         found = [_places(table, length) for table, length in zip(tables, lengths, strict=True)]
         blocks, insides = (torch.from_numpy(np.concatenate(part)) for part in zip(*found, strict=True))
         return blocks, insides
+
+
+def _untouched_zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Zeros, not empty: columns that attention masks are multiplied by weight 0, and 0 x NaN would be NaN.
+
+    numpy's are pages that the system hands out when they are first written; torch writes all of its own.
+    """
+    num_bytes = math.prod(shape) * dtype.itemsize
+    return torch.from_numpy(np.zeros(num_bytes, dtype=np.uint8)).view(dtype).view(shape)
 
 
 def _places(table: Blocks, length: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -24,6 +24,7 @@ Places = npt.NDArray[np.int64]
 NO_TOKEN = -1
 
 Value = TypeVar("Value", bound=Hashable)
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class Rows:
@@ -124,12 +125,19 @@ class Rows:
         """Longer completions, or more EOS tokens, than any row before."""
         more = request.sampling.max_new_tokens - self._tokens.shape[1]
         if more > 0:
-            self._tokens = np.pad(self._tokens, ((0, 0), (0, more)))
-            self._logprobs = np.pad(self._logprobs, ((0, 0), (0, more)))
-            self._hidden = np.pad(self._hidden, ((0, 0), (0, more), (0, 0)))
+            self._tokens, self._logprobs, self._hidden = (
+                _wider(array, more) for array in (self._tokens, self._logprobs, self._hidden)
+            )
         more = len(request.eos_ids) - self._eos_ids.shape[1]
         if more > 0:
             self._eos_ids = np.pad(self._eos_ids, ((0, 0), (0, more)), constant_values=NO_TOKEN)
+
+
+def _wider(array: npt.NDArray[Scalar], more: int) -> npt.NDArray[Scalar]:
+    """With so many further columns, whose memory isn't used before they are written."""
+    wider = np.zeros((array.shape[0], array.shape[1] + more, *array.shape[2:]), dtype=array.dtype)
+    wider[:, : array.shape[1]] = array
+    return wider
 
 
 def _grouped(values: Sequence[Value]) -> list[tuple[Value, Places]]:

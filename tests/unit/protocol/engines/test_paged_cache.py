@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
@@ -50,3 +53,17 @@ def test_places_follow_each_rows_blocks() -> None:
     blocks, insides = PagedCache(CONFIG, 64, torch.float32).places([[3, 1], [2]], [18, 2])
     assert blocks.tolist() == [3] * 16 + [1, 1] + [2, 2]
     assert insides.tolist() == [*range(16), 0, 1, 0, 1]
+
+
+def test_memory_is_used_from_when_a_block_is_first_written() -> None:
+    before = resident_bytes()
+    cache = PagedCache(CONFIG, 1 << 22, torch.float32)
+    assert cache.keys.nbytes == cache.values.nbytes == 1 << 27
+    assert resident_bytes() - before < 1 << 26
+    cache.keys[:] = 1
+    assert resident_bytes() - before > 1 << 26
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
