@@ -40,7 +40,11 @@ class WorkerFolder:
 
     def __init__(self, folder: Path, *, node: str, pool_id: int, domain: SigningDomain, give_up_seconds: float) -> None:
         self._lock = FolderLock(folder, "worker")
-        self._claim(folder, node, pool_id, domain)
+        try:
+            self._claim(folder, node, pool_id, domain)
+        except OSError:
+            self._lock.close()
+            raise
         self.path = folder
         self.weights = folder / "weights"
         self.leases = Leases(folder / "leases", domain)

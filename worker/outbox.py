@@ -145,7 +145,10 @@ class Outbox:
         self._path(task_id, FILE).unlink(missing_ok=True)
 
     def _entries(self) -> Iterator[Path]:
-        return (path for path in self._folder.glob(f"0x*{ENTRY}") if not path.name.endswith(ANSWER))
+        """Without those whose answer is there already, and which couldn't be removed."""
+        for path in self._folder.glob(f"0x*{ENTRY}"):
+            if not (path.name.endswith(ANSWER) or self._path(path.name.removesuffix(ENTRY), ANSWER).exists()):
+                yield path
 
     def _path(self, task_id: str, suffix: str) -> Path:
         return self._folder / f"{task_id}{suffix}"

@@ -30,7 +30,7 @@ from worker.folder import WorkerFolder
 from worker.joining import join
 from worker.loop import Worker
 from worker.membership import Membership
-from worker.patience import Patience
+from worker.patience import Patience, may_pass
 from worker.surroundings import surrounded
 from worker.weights import Follower, Weights
 
@@ -89,16 +89,11 @@ class WorkerProcess:
 
     def work(self, membership: Membership, http: httpx.Client) -> None:
         """Turn after turn until `stop`, with weights followed beside it; then return what isn't finished."""
-        config = self._config
-        with WorkerFolder(
-            config.data_dir,
-            node=membership.node,
-            pool_id=membership.pool_id,
-            domain=membership.domain,
-            give_up_seconds=config.give_up_seconds,
-        ) as folder:
-            write_resolved(config, config.data_dir)
-            bounds = Bounds.of(config)
+        opened = self._open_folder(membership)
+        if opened is None:
+            return
+        with opened as folder:
+            config, bounds = self._config, Bounds.of(self._config)
             weights = Weights(folder.weights, membership, http, config.num_versions_kept, bounds)
             engine = self._worker_class.make_engine(config)
             executor = ThreadPoolExecutor(NUM_ERRANDS, thread_name_prefix="errand")
@@ -111,6 +106,33 @@ class WorkerProcess:
             finally:
                 executor.shutdown(wait=False, cancel_futures=True)
                 engine.close()
+
+    def _open_folder(self, membership: Membership) -> WorkerFolder | None:
+        """The data folder, as soon as its disk has room for what is written first; None if `stop` comes before."""
+        while not self._stop.is_set():
+            try:
+                return self._opened(membership)
+            except OSError as error:
+                if not may_pass(error):
+                    raise
+                self._clock.wait(self._stop, self._patience.wait_for(error))
+        return None
+
+    def _opened(self, membership: Membership) -> WorkerFolder:
+        config = self._config
+        folder = WorkerFolder(
+            config.data_dir,
+            node=membership.node,
+            pool_id=membership.pool_id,
+            domain=membership.domain,
+            give_up_seconds=config.give_up_seconds,
+        )
+        try:
+            write_resolved(config, config.data_dir)
+        except OSError:
+            folder.close()
+            raise
+        return folder
 
     def _run_followed(self, worker: Worker, weights: Weights) -> None:
         pause_seconds = self._config.follow_seconds

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from protocol.errors import CoordinatorUnreachable, Rejected
 from protocol.reasons import RejectReason
-from worker.patience import Patience
+from worker.patience import Patience, may_pass
 
 
 class StillClock:
@@ -98,3 +98,21 @@ def test_own_patience_that_is_longer_than_what_was_asked_for_stands() -> None:
     patience, busy = make_patience(), Rejected(RejectReason.NO_DEMAND)
     busy.retry_after_seconds = 1.0
     assert [patience.wait_for(busy) for _ in range(40)][-1] == 10.0
+
+
+def test_where_nobody_would_miss_it_the_wait_is_silent() -> None:
+    with capture_logs() as lines:
+        quiet, loud = make_patience().another(quiet=True), make_patience().another()
+        for patience in (quiet, loud):
+            assert patience.wait_for(DOWN) == 1.0
+            patience.rewarded()
+    assert [line["event"] for line in lines] == ["waiting", "waited"]
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [(DOWN, True), (OSError(28, "full"), True), (OSError(27, "too large"), True), (OSError(5, "I/O"), False)],
+)
+def test_what_passes_is_told_from_what_doesnt(error: Exception, passes: bool) -> None:
+    assert may_pass(error) is passes
+    assert not may_pass(ValueError("a bug"))

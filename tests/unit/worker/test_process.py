@@ -77,6 +77,32 @@ def test_a_lease_that_cant_be_returned_stays_for_a_restart(pool: Any, make_confi
     assert counters == list(range(len(counters))) and len(counters) >= 2, "the one that stayed comes first"
 
 
+def test_a_disk_that_is_full_at_the_start_is_waited_out(
+    pool: Any, make_config: Callable[..., WorkerConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, failures = process.write_resolved, [OSError(28, "No space left on device")] * 2
+
+    def full_at_first(*arguments: Any) -> None:
+        if failures:
+            raise failures.pop()
+        written(*arguments)
+
+    monkeypatch.setattr(process, "write_resolved", full_at_first)
+    work(pool, make_config(), StopsAfterTwo)
+    assert not failures and len(pool.received) >= 2
+
+
+def test_a_disk_that_fails_otherwise_ends_the_process(
+    pool: Any, make_config: Callable[..., WorkerConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(process, "write_resolved", broken)
+    with pytest.raises(OSError, match="Input/output"):
+        work(pool, make_config(), StopsAfterTwo)
+
+
 def test_a_fault_of_the_follower_ends_the_process(
     pool: Any, make_config: Callable[..., WorkerConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
