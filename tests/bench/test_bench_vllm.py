@@ -168,11 +168,13 @@ def cpu_seconds(call: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def plainly(engine: VllmEngine, requests: Sequence[Request]) -> None:
-    """The same engine's own sampling at temperature 1: no seeds, no log-probs, no states kept, no proofs."""
+def plainly(engine: VllmEngine, requests: Sequence[Request], temperature: float) -> None:
+    """The same engine's own sampling: no seeds of ours, no log-probs, no states kept, no proofs."""
     params = engine._vllm.SamplingParams
     for number, request in enumerate(requests):
-        asked = params(temperature=1.0, max_tokens=request.sampling.max_new_tokens, ignore_eos=True, detokenize=False)
+        asked = params(
+            temperature=temperature, max_tokens=request.sampling.max_new_tokens, ignore_eos=True, detokenize=False
+        )
         engine._llm.add_request(f"plain {number}", {"prompt_token_ids": request.input_tokens.tolist()}, asked)
     while engine._llm.has_unfinished_requests():
         engine._llm.step()
@@ -199,10 +201,14 @@ def test_the_cost_of_proofs_seeds_and_logprobs(request: pytest.FixtureRequest, e
     world = tiny().world if model == "tiny" else make_smollm2_world(request.getfixturevalue("smollm2_folder"))
     world = replace(world, rules=world.rules.model_copy(update={"groups_per_task": COST_BATCH // 8}))
     engine, requests = engine_of(world, "float32", COST_BATCH), mixed_requests(world, COST_BATCH, [COST_LENGTH])
-    found = alternate(
-        {"plain": lambda: plainly(engine, requests), "all": lambda: with_everything(engine, world, requests)}
-    )
+    ways = {
+        "plain": partial(plainly, engine, requests, temperature=1.0),
+        "greedy": partial(plainly, engine, requests, temperature=0.0),
+        "all": partial(with_everything, engine, world, requests),
+    }
+    found = alternate(ways)
     cost = found["all"] / found["plain"] - 1
+    print(f"{model}: against greedy decoding {100 * (found['all'] / found['greedy'] - 1):.1f} %")
     print(f"{model}: plain {found['plain']:.2f} CPU-s, with everything {found['all']:.2f}, cost {100 * cost:.1f} %")
     assert cost <= 0.05 or model == "tiny"
 

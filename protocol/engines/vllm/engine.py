@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from protocol.engines.base import Completion, Request
+from protocol.engines.base import Completion, Request, require_idle
 from protocol.engines.names import Dtype
 from protocol.engines.vllm import extension, probe
 from protocol.engines.vllm.desk import PackedDraws
@@ -59,8 +59,7 @@ class VllmEngine:
 
         Raises ConfigError where vLLM refuses the model or its options.
         """
-        if self.has_work:
-            raise ProofpoolError("the engine has work on its weights", f"{len(self._pending)} rollouts", "abort it")
+        require_idle(self)
         config = ModelConfig.load(folder)
         if config != self._config:
             self.close()
