@@ -7,7 +7,7 @@ then a token, a log-prob and a hidden state a row and step. Out: completions.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ Places = npt.NDArray[np.int64]
 NO_TOKEN = -1
 
 Value = TypeVar("Value", bound=Hashable)
-Scalar = TypeVar("Scalar", bound=np.generic)
+AnyArray = TypeVar("AnyArray", bound=npt.NDArray[Any])
 
 
 class Rows:
@@ -125,19 +125,19 @@ class Rows:
         """Longer completions, or more EOS tokens, than any row before."""
         more = request.sampling.max_new_tokens - self._tokens.shape[1]
         if more > 0:
-            self._tokens, self._logprobs, self._hidden = (
-                _wider(array, more) for array in (self._tokens, self._logprobs, self._hidden)
-            )
+            self._tokens = _wider(self._tokens, more)
+            self._logprobs = _wider(self._logprobs, more)
+            self._hidden = _wider(self._hidden, more)
         more = len(request.eos_ids) - self._eos_ids.shape[1]
         if more > 0:
             self._eos_ids = np.pad(self._eos_ids, ((0, 0), (0, more)), constant_values=NO_TOKEN)
 
 
-def _wider(array: npt.NDArray[Scalar], more: int) -> npt.NDArray[Scalar]:
+def _wider(array: AnyArray, more: int) -> AnyArray:
     """With so many further columns, whose memory isn't used before they are written."""
     wider = np.zeros((array.shape[0], array.shape[1] + more, *array.shape[2:]), dtype=array.dtype)
     wider[:, : array.shape[1]] = array
-    return wider
+    return cast(AnyArray, wider)
 
 
 def _grouped(values: Sequence[Value]) -> list[tuple[Value, Places]]:
