@@ -16,7 +16,15 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from protocol import api
 from protocol.bundle import ProofBundle
-from protocol.errors import ConfigError, CoordinatorUnreachable, NotFound, ProofpoolError, Rejected, UsageError
+from protocol.errors import (
+    ConfigError,
+    CoordinatorUnreachable,
+    NotFound,
+    ProofpoolError,
+    Rejected,
+    UsageError,
+    VerificationFailed,
+)
 from protocol.patience import impatient
 from protocol.reasons import RejectReason
 from protocol.rules import Rules
@@ -91,10 +99,10 @@ class CoordinatorClient:
         return pool
 
     def rules(self, rules_hash: str) -> Rules:
-        """The rules document; its hash is recomputed, since the coordinator isn't trusted with it."""
+        """The rules document. Raises VerificationFailed where its hash is another: nobody is trusted with it."""
         rules = self._get(Rules, f"/v1/rules/{rules_hash}")
         if rules.rules_hash != rules_hash:
-            raise ProofpoolError("the coordinator served other rules", f"{rules.rules_hash}, not {rules_hash}")
+            raise VerificationFailed("the coordinator served other rules", f"{rules.rules_hash}, not {rules_hash}")
         return rules
 
     def lease(self, policy_version: int) -> Signed[Task]:

@@ -11,7 +11,7 @@ import random
 from typing import TypeGuard
 
 from protocol.clock import Clock
-from protocol.errors import NotEligible, ProofpoolError, Rejected, Unreachable, VerificationFailed
+from protocol.errors import NotEligible, NotFound, ProofpoolError, Rejected, Unreachable, VerificationFailed
 from protocol.telemetry import get_logger
 
 GROWTH = 1.6
@@ -19,7 +19,7 @@ MAX_GROWTHS = 64
 SPREAD = 0.25
 """Of a time that was asked for: so much later at most."""
 LOG_SECONDS = 30.0
-OUTSIDE = (Unreachable, Rejected, NotEligible, VerificationFailed)
+OUTSIDE = (Unreachable, Rejected, NotEligible, NotFound, VerificationFailed)
 """Errors that somebody else can mend: waited out, not died of."""
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -19,7 +19,7 @@ import torch
 from protocol.clock import Clock, SystemClock
 from protocol.config import load_config, write_resolved
 from protocol.doctor import installed_version
-from protocol.errors import NotEligible, Unreachable, WrongChain
+from protocol.errors import NotEligible, NotFound, Rejected, Unreachable, WrongChain
 from protocol.patience import LEAST_OF_WEIGHTS, impatient
 from protocol.signals import stop_on_signals
 from protocol.telemetry import configure_logging, get_logger
@@ -80,7 +80,7 @@ class WorkerProcess:
                 membership = join(self._config, self._clock)
             except WrongChain:
                 raise
-            except (Unreachable, NotEligible) as error:
+            except (Unreachable, NotEligible, NotFound, Rejected) as error:
                 self._clock.wait(self._stop, self._patience.wait_for(error))
             else:
                 self._patience.rewarded()

@@ -55,9 +55,13 @@ class Tasks:
         return self.unfinished(at_hand)
 
     def lease(self, policy_version: int) -> Signed[Task]:
-        """A new task of this policy version. Raises Rejected where the coordinator gives none."""
+        """A new task of this policy version. Raises Rejected where the coordinator gives none, VerificationFailed."""
         self._may_have_lost = True
         signed_task = self._membership.coordinator.lease(policy_version)
+        if (deadline := signed_task.message.deadline) <= (now := self._membership.chain.time()):
+            raise VerificationFailed(
+                "the coordinator leased a task whose deadline has passed", f"{deadline}, now {now}"
+            )
         self._take(signed_task, policy_version)
         self._may_have_lost = False
         return signed_task
@@ -107,9 +111,17 @@ class Tasks:
             raise VerificationFailed("the coordinator leased something that wasn't asked for", f"{leased}, not {asked}")
         if self._outbox.knows(self._id(task)):
             raise NotEligible("the coordinator leased a finished task again", f"counter {task.counter}")
+        # One seed would be worked on twice, under one id or two.
+        if any(_seeded(other.message) == _seeded(task) for other in self._leases.open()):
+            raise VerificationFailed("the coordinator leased a task at hand again", f"counter {task.counter}")
 
     def _id(self, task: Task) -> str:
         return task.id(self._membership.domain)
+
+
+def _seeded(task: Task) -> tuple[int, int]:
+    """What tells a node's seeds apart."""
+    return task.policy_version, task.counter
 
 
 def _check_terms(task: Task, pool: PoolRecord) -> None:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from protocol.clock import SystemClock
-from protocol.errors import ConfigError, CoordinatorUnreachable
+from protocol.errors import ConfigError, CoordinatorUnreachable, NotFound, ProofpoolError, Rejected
 from protocol.reasons import RejectReason
 from protocol.signals import stop_on_signals
 from worker import joining, process
@@ -114,15 +114,19 @@ def test_a_fault_of_the_follower_ends_the_process(
         work(pool, make_config(), StopsAfterTwo)
 
 
-def test_joining_waits_for_whoever_is_down(
-    pool: Any, make_config: Callable[..., WorkerConfig], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "error",
+    [CoordinatorUnreachable("not up yet"), Rejected(RejectReason.RATE_LIMITED, "too many"), NotFound("no pool yet")],
+)
+def test_joining_waits_for_whoever_is_down_or_refuses(
+    pool: Any, make_config: Callable[..., WorkerConfig], monkeypatch: pytest.MonkeyPatch, error: ProofpoolError
 ) -> None:
     attempts = []
 
     def join(*arguments: Any) -> Any:
         attempts.append(1)
         if len(attempts) < 3:
-            raise CoordinatorUnreachable("not up yet")
+            raise error
         return pool.membership()
 
     monkeypatch.setattr(process, "join", join)
