@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from protocol.errors import KeyFailure
-from protocol.keyring import MAX_FILE_BYTES, stated_address
-from protocol.keystore import check_private, read_secret
+from protocol.keyring import stated_address
+from protocol.keystore import MAX_FILE_BYTES, check_private, read_secret
 from protocol.passwords import is_terminal
 from protocol.signing import Signer
 

@@ -18,12 +18,11 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import from_json
 
 from protocol.errors import KeyFailure, UsageError
+from protocol.keystore import MAX_FILE_BYTES
 from protocol.wire import Address
 
 FOLDER_VARIABLE = "PROOFPOOL_KEYS"
 FOLDER_MODE = 0o700
-MAX_FILE_BYTES = 64 << 10
-"""A keystore has half a kilobyte."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -79,6 +78,8 @@ def list_keys(folder: Path) -> list[KeyEntry]:
 
 def stated_address(file: Path) -> str | None:
     """The address that a keystore states in plain text, None where it states none that can be read."""
+    if not file.is_file():  # nothing waits for a pipe's other end
+        return None
     try:
         with file.open("rb") as opened:
             document = from_json(opened.read(MAX_FILE_BYTES))

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -32,6 +33,9 @@ MAX_SCRYPT_WORK = 2**23
 """n × r × p; four times what other clients write, and 1 GiB of memory at most."""
 MAX_PBKDF2_ROUNDS = 2**22
 KEY_BYTES = 32
+MAX_FILE_BYTES = 64 << 10
+"""A keystore has half a kilobyte."""
+VERSION = 3
 PASSWORD_VARIABLE = "PROOFPOOL_PASSWORD"
 PRIVATE_KEY_VARIABLE = "PROOFPOOL_PRIVATE_KEY"
 
@@ -146,9 +150,12 @@ def _keyfile_library() -> ModuleType:
 
 
 def _read_document(path: Path) -> dict[str, object]:
-    check_private(path)
+    """With its names in lower case, as the library reads them: what is bounded here is what it works with."""
+    content = _content(path)
     try:
-        document = from_json(path.read_bytes())
+        document = _lowered(from_json(content))
+        if document["version"] != VERSION:
+            raise ValueError("another version")
         parameters = document["crypto"]["kdfparams"]
         work = math.prod(int(parameters.get(name, 1)) for name in ("n", "r", "p"))
         rounds, key_bytes = int(parameters.get("c", 1)), int(parameters.get("dklen", KEY_BYTES))
@@ -159,6 +166,25 @@ def _read_document(path: Path) -> dict[str, object]:
         why = f"{path}: over n × r × p = {MAX_SCRYPT_WORK}, {MAX_PBKDF2_ROUNDS} rounds or {KEY_BYTES} bytes"
         raise KeyFailure("a keystore asks for too much work", why, "make it anew")
     return dict(document)
+
+
+def _content(path: Path) -> bytes:
+    """Raises KeyFailure for what is no file, or too long for a keystore: nothing waits for a pipe's other end."""
+    check_private(path)
+    if not path.is_file() or (num_bytes := path.stat().st_size) > MAX_FILE_BYTES:
+        why = f"{path}: {f'{num_bytes} bytes' if path.is_file() else 'not a regular file'}"
+        raise KeyFailure("that is no keystore", why, "name a Web3 Secret Storage file, as Ethereum clients write them")
+    return path.read_bytes()
+
+
+def _lowered(value: Any) -> Any:
+    """Raises ValueError where two names differ in nothing but their case."""
+    if not isinstance(value, dict):
+        return value
+    lowered = {name.lower(): _lowered(part) for name, part in value.items()}
+    if len(lowered) != len(value):
+        raise ValueError("a name twice")
+    return lowered
 
 
 def _damage(error: Exception) -> str:

@@ -1,15 +1,19 @@
 """Keystores: interchangeable with other clients, closed to others, and silent about the key."""
 
 import json
+import os
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eth_account import Account
+from eth_keyfile import keyfile
 
 from protocol.errors import KeyFailure
+from protocol.keyring import stated_address
 from protocol.keystore import (
     CHEAP_SCRYPT_N,
     create_keystore,
@@ -172,3 +176,57 @@ def test_a_password_file_that_isnt_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00\n")
     with pytest.raises(KeyFailure, match="isn't text"):
         read_password(path)
+
+
+def with_decoy(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """What asks for endless work under a key that libraries read as if it were another one."""
+    costly = {**document["crypto"]["kdfparams"], "n": 2**22}
+    if name == "Crypto":
+        return {**document, "Crypto": {**document["crypto"], "kdfparams": costly}}
+    if name == "KDFParams":
+        return {**document, "crypto": {**document["crypto"], "KDFParams": costly}}
+    kdf = {"function": "scrypt", "params": {**costly, "dklen": 32}, "message": ""}
+    return {"version": 4, "crypto": {**document["crypto"], "kdf": kdf}}
+
+
+@pytest.mark.parametrize("name", ["Crypto", "KDFParams", "version 4"])
+def test_work_is_bounded_by_what_is_read_in_the_end(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file with two parts of one name but for their case, or of a version that keeps its numbers elsewhere."""
+    path = make_keystore(tmp_path)
+    path.write_text(json.dumps(with_decoy(json.loads(path.read_text()), name)))
+
+    def derived(*arguments: Any, **options: Any) -> bytes:
+        raise AssertionError("a key is derived")
+
+    monkeypatch.setattr(keyfile, "_scrypt_hash", derived)
+    with pytest.raises(KeyFailure, match=r"too much work|no keystore"):
+        open_keystore(path, PASSWORD)
+
+
+def test_the_names_of_its_parts_may_be_written_in_capitals(tmp_path: Path) -> None:
+    """As old clients write them."""
+    path = make_keystore(tmp_path)
+    path.write_text(path.read_text().replace('"crypto"', '"Crypto"').replace('"kdfparams"', '"KDFParams"'))
+    assert open_keystore(path, PASSWORD).address == Account.from_key(SECRET).address.lower()
+
+
+def test_what_isnt_a_file_is_no_keystore_and_holds_nobody_up(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe, 0o600)
+    for path in (pipe, tmp_path):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+        with pytest.raises(KeyFailure, match="no keystore"):
+            open_keystore(path, PASSWORD)
+        assert stated_address(path) is None
+    link = tmp_path / "link.json"
+    link.symlink_to(make_keystore(tmp_path))
+    assert stated_address(link) == Account.from_key(SECRET).address.lower()
+    assert open_keystore(link, PASSWORD).address == Account.from_key(SECRET).address.lower()
+
+
+def test_a_keystore_of_a_gigabyte_is_not_read(tmp_path: Path) -> None:
+    path = make_keystore(tmp_path)
+    with path.open("ab") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(KeyFailure, match="no keystore"):
+        open_keystore(path, PASSWORD)
