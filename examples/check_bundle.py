@@ -399,8 +399,8 @@ class Bundle:
 
     def known_by_block(self, number: int, block_hash: str) -> str:
         """The trusted block's headers lead back to the one in which the Ledger took the head."""
-        proof = self.all.get("block")
-        must("the bundle leads to no block: `audit bundle --chain URL` makes one that does", proof is not None)
+        proof = self.all.get("block") or {}
+        must("the bundle leads to no block: `audit bundle --chain URL` makes one that does", bool(proof))
         hashes, headers = zip(*((keccak256(raw(one)), rlp(raw(one))[0]) for one in proof["headers"]), strict=True)
         follows = (child[0] == parent for child, parent in zip(headers[1:], hashes, strict=False))
         must("the headers are no chain", all(follows))
