@@ -26,4 +26,24 @@ class SystemClock:
         return time.time()
 
     def wait(self, stop: threading.Event, seconds: float) -> bool:
-        return stop.wait(seconds)
+        return stop.wait(min(seconds, threading.TIMEOUT_MAX))
+
+
+class SteadyClock(SystemClock):
+    """Real time that never jumps, for what is paced and not dated: Unix seconds of its making, and what went by since.
+
+    Somebody who sets this machine's clock an hour back holds nothing up, and an hour ahead ends nothing early. Sleep of
+    the machine counts where the system tells (Linux).
+    """
+
+    def __init__(self) -> None:
+        self._started, self._passed = time.time(), _passed()
+
+    def now(self) -> float:
+        return self._started + _passed() - self._passed
+
+
+def _passed() -> float:
+    """Seconds since whenever."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)

@@ -22,7 +22,7 @@ from protocol.wire import Address as WireAddress
 class RoleConfig(BaseModel):
     """The base of every role's configuration."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _lower_case(value: object) -> object:

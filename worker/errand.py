@@ -7,6 +7,7 @@ loop when it looks. What doesn't pass is raised in the loop, where it ends the p
 from __future__ import annotations
 
 import contextvars
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
 from typing import Generic, TypeVar
@@ -75,5 +76,5 @@ class Errand(Generic[T]):
     def finish(self, seconds: float | None = None) -> T | None:
         """Wait for what is under way, for so long at most, and take it."""
         if self._future is not None:
-            wait([self._future], seconds)
+            wait([self._future], None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
         return self.take()

@@ -9,7 +9,7 @@ lost and nothing is made twice: `knows` tells for good which tasks are done. TAS
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -110,8 +110,11 @@ class Outbox:
         """Where the answer for a task is, once there is one."""
         return self._path(task_id, ANSWER)
 
-    def send(self, entry: Entry, client: Receiver, now: float) -> Answer:
-        """Upload once. Raises Unreachable, or Rejected where sending it again may succeed; then it stays."""
+    def send(self, entry: Entry, client: Receiver, now: Callable[[], float]) -> Answer:
+        """Upload once. Raises Unreachable, or Rejected where sending it again may succeed; then it stays.
+
+        `now` is the chain's time, as deadlines are.
+        """
         try:
             receipt = client.submit(entry.envelope, entry.submission_id, self.file(entry))
         except Rejected as refusal:
@@ -135,8 +138,8 @@ class Outbox:
         self._remove(entry.task_id)
         return answer
 
-    def _is_final(self, reason: RejectReason, entry: Entry, now: float) -> bool:
-        return reason.cost is not Cost.RETRY or now > entry.task.message.deadline + self._give_up_seconds
+    def _is_final(self, reason: RejectReason, entry: Entry, now: Callable[[], float]) -> bool:
+        return reason.cost is not Cost.RETRY or now() > entry.task.message.deadline + self._give_up_seconds
 
     def _remove(self, task_id: str) -> None:
         # The entry first: a file without an entry is swept, an entry without its file could not be sent.

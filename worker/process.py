@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import torch
 
-from protocol.clock import Clock, SystemClock
+from protocol.clock import Clock, SteadyClock, SystemClock
 from protocol.config import load_config, write_resolved
 from protocol.doctor import installed_version
 from protocol.errors import NotEligible, NotFound, Rejected, Unreachable, WrongChain
@@ -56,11 +56,13 @@ class WorkerProcess:
     """A worker with what surrounds it: the membership, the data folder, the follower of weights."""
 
     def __init__(self, config: WorkerConfig, worker_class: type[Worker], clock: Clock, stop: threading.Event) -> None:
+        """`clock` dates what is signed."""
         self._config = config
         self._worker_class = worker_class
         self._clock = clock
+        self._pace = SteadyClock()
         self._stop = stop
-        self._patience = Patience(clock, random.Random(), config.retry_first_seconds, config.retry_most_seconds)
+        self._patience = Patience(self._pace, random.Random(), config.retry_first_seconds, config.retry_most_seconds)
 
     def run(self) -> None:
         """Join, then work, until `stop`."""
@@ -81,7 +83,7 @@ class WorkerProcess:
             except WrongChain:
                 raise
             except (Unreachable, NotEligible, NotFound, Rejected) as error:
-                self._clock.wait(self._stop, self._patience.wait_for(error))
+                self._pace.wait(self._stop, self._patience.wait_for(error))
             else:
                 self._patience.rewarded()
                 return membership
@@ -99,7 +101,7 @@ class WorkerProcess:
             executor = ThreadPoolExecutor(NUM_ERRANDS, thread_name_prefix="errand")
             try:
                 worker = self._worker_class(
-                    membership, folder, weights, engine, self._clock, self._patience, bounds, executor
+                    membership, folder, weights, engine, self._pace, self._patience, bounds, executor
                 )
                 get_logger().info("worker.started", node=membership.node, pool_id=membership.pool_id)
                 self._run_followed(worker, weights)
@@ -136,7 +138,7 @@ class WorkerProcess:
 
     def _run_followed(self, worker: Worker, weights: Weights) -> None:
         pause_seconds = self._config.follow_seconds
-        follower = Follower(weights, self._clock, self._patience.another(), pause_seconds, self._stop)
+        follower = Follower(weights, self._pace, self._patience.another(), pause_seconds, self._stop)
         follower.start()
         try:
             worker.run(self._stop)

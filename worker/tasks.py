@@ -59,9 +59,7 @@ class Tasks:
         self._may_have_lost = True
         signed_task = self._membership.coordinator.lease(policy_version)
         if (deadline := signed_task.message.deadline) <= (now := self._membership.chain.time()):
-            raise VerificationFailed(
-                "the coordinator leased a task whose deadline has passed", f"{deadline}, now {now}"
-            )
+            raise VerificationFailed("the coordinator leased a task that is over", f"deadline {deadline}, now {now}")
         self._take(signed_task, policy_version)
         self._may_have_lost = False
         return signed_task

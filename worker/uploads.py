@@ -66,15 +66,16 @@ class Uploads:
         client = self._membership.coordinator
         done = client.send_piece(envelope, submission_id, 0, b"")
         while done < len(file):
-            there = client.send_piece(envelope, submission_id, done, file[done : done + self._piece_bytes])
-            if there <= done:
+            piece = file[done : done + self._piece_bytes]
+            there = client.send_piece(envelope, submission_id, done, piece)
+            if there < done + len(piece):  # else a byte an answer would have the file sent without end
                 why = f"{submission_id}: {there} bytes after a piece that began at {done}"
                 raise CoordinatorUnreachable("the coordinator keeps no piece of the file", why, "it is sent again")
             done = there
 
     def _send(self, entry: Entry) -> Answer | None:
         try:
-            answer = self._outbox.send(entry, self, self._clock.now())
+            answer = self._outbox.send(entry, self, self._membership.chain.time)
         except Rejected as refusal:
             self._postpone(entry, refusal)
             return None

@@ -107,3 +107,9 @@ def test_hurry_counts_also_while_one_run_is_under_way(make_errand: Any) -> None:
     errand.finish(10)
     errand.start()
     assert not errand.is_under_way
+
+
+def test_it_is_waited_for_as_long_as_can_be_asked(make_errand: Any) -> None:
+    errand, _ = make_errand(lambda: "done")
+    errand.start()
+    assert errand.finish(1e300) == "done"

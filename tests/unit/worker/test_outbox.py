@@ -118,7 +118,7 @@ def test_a_task_has_one_submission_for_ever(
     outbox.put(entry, FILE)
     with pytest.raises(ProofpoolError, match="already"):
         outbox.put(entry, b"other content")
-    outbox.send(entry, make_client(), now=0)
+    outbox.send(entry, make_client(), now=lambda: 0)
     with pytest.raises(ProofpoolError, match="already"):
         reopened(tmp_path).put(entry, b"other content")
 
@@ -128,7 +128,7 @@ def test_a_receipt_empties_the_outbox_and_stays(
 ) -> None:
     entry, outbox = make_entry(0), reopened(tmp_path)
     outbox.put(entry, FILE)
-    answer = outbox.send(entry, make_client(), now=0)
+    answer = outbox.send(entry, make_client(), now=lambda: 0)
     assert answer.receipt is not None
     assert answer.receipt.message.submission_id == entry.submission_id
     again = reopened(tmp_path)
@@ -147,9 +147,9 @@ def test_what_may_pass_stays(
     entry, outbox, client = make_entry(0), reopened(tmp_path), make_client(reason)
     outbox.put(entry, FILE)
     with pytest.raises(Rejected):
-        outbox.send(entry, client, now=DEADLINE + 50)
+        outbox.send(entry, client, now=lambda: DEADLINE + 50)
     assert outbox.pending() == [entry]
-    assert outbox.send(entry, client, now=DEADLINE + 60).receipt is not None
+    assert outbox.send(entry, client, now=lambda: DEADLINE + 60).receipt is not None
     assert client.sent == [(entry.submission_id, FILE)] * 2
 
 
@@ -158,7 +158,7 @@ def test_what_may_pass_is_given_up_long_after_the_deadline(
 ) -> None:
     entry, outbox = make_entry(0), reopened(tmp_path)
     outbox.put(entry, FILE)
-    answer = outbox.send(entry, make_client(RejectReason.STORAGE_FULL), now=DEADLINE + 101)
+    answer = outbox.send(entry, make_client(RejectReason.STORAGE_FULL), now=lambda: DEADLINE + 101)
     assert answer.refusal is RejectReason.STORAGE_FULL
     assert outbox.pending() == []
 
@@ -169,7 +169,7 @@ def test_a_final_refusal_is_kept_and_not_sent_again(
 ) -> None:
     entry, outbox = make_entry(0), reopened(tmp_path)
     outbox.put(entry, FILE)
-    outbox.send(entry, make_client(reason), now=0)
+    outbox.send(entry, make_client(reason), now=lambda: 0)
     again = reopened(tmp_path)
     assert again.pending() == []
     assert [(answer.refusal, answer.receipt) for answer in again.answers()] == [(reason, None)]
@@ -179,7 +179,7 @@ def test_silence_keeps_the_entry(tmp_path: Path, make_entry: Callable[[int], Ent
     entry, outbox = make_entry(0), reopened(tmp_path)
     outbox.put(entry, FILE)
     with pytest.raises(CoordinatorUnreachable):
-        outbox.send(entry, make_client(CoordinatorUnreachable("silence")), now=10**9)
+        outbox.send(entry, make_client(CoordinatorUnreachable("silence")), now=lambda: 10**9)
     assert reopened(tmp_path).pending() == [entry]
 
 
@@ -211,10 +211,10 @@ def test_killed_after_the_upload_it_is_sent_again_or_done(
     outbox.put(entry, FILE)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill_at(patch, step)
-        outbox.send(entry, client, now=0)
+        outbox.send(entry, client, now=lambda: 0)
     again = reopened(tmp_path)
     for left in again.pending():
-        again.send(left, client, now=0)
+        again.send(left, client, now=lambda: 0)
     assert set(client.sent) == {(entry.submission_id, FILE)}, "whatever is sent again is the same submission"
     assert [answer.submission_id for answer in again.answers()] == [entry.submission_id]
     assert again.pending() == []

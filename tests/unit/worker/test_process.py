@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,35 @@ def test_weights_are_followed_beside_the_work(pool: Any, make_config: Callable[.
     assert contents(config.data_dir).policy_versions == (0,)
     assert (config.data_dir / "config.json").exists()
     work(pool, config, StopsAfterTwo)  # the folder is free again
+
+
+@pytest.mark.parametrize("jump", [-7200.0, 7200.0])
+def test_a_jump_of_the_machines_clock_holds_no_upload_up_and_gives_none_up(
+    pool: Any, make_config: Callable[..., WorkerConfig], monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    real = time.time
+
+    def counters() -> list[int]:
+        return [envelope.submission.message.counter for envelope, _ in pool.received.values()]
+
+    class Jumped(StopsAfterTwo):
+        num_turns = 0
+
+        def turn(self) -> None:
+            Worker.turn(self)
+            self.num_turns += 1
+            if self.num_turns == 1:
+                self._sending.finish()  # refused by now, and postponed
+                monkeypatch.setattr(time, "time", lambda: real() + jump)
+                pool.refusals["submissions"] = [RejectReason.SIGNATURE_INVALID]
+            if 0 in counters() or self.num_turns == 20:
+                self.stop.set()
+
+    pool.chain.seconds = int(real())
+    pool.refusals["submissions"] = [RejectReason.STORAGE_FULL]
+    work(pool, make_config(retry_first_seconds=0.5, retry_most_seconds=0.5), Jumped)
+    assert 0 in counters()
+    assert not pool.refusals["submissions"]
 
 
 def test_a_lease_that_wont_be_worked_on_is_returned(pool: Any, make_config: Callable[..., WorkerConfig]) -> None:

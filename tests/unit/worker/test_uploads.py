@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from protocol.client import CoordinatorClient
 from protocol.errors import CoordinatorUnreachable
 from protocol.reasons import RejectReason
 from worker.loop import Worker
@@ -71,5 +72,23 @@ def test_a_coordinator_that_keeps_nothing_is_not_asked_for_ever(make_uploads: An
         make_uploads().flush()
     assert puts(pool) == ["pieces"] * 2
     pool.forgets_pieces = False
+    (answer,) = make_uploads().flush()
+    assert answer.receipt is not None
+
+
+def test_a_coordinator_that_keeps_a_byte_of_each_piece_is_not_fed(
+    make_uploads: Any, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def kept(client: Any, envelope: Any, submission_id: str, offset: int, piece: bytes) -> int:
+        asked.append(offset)
+        return offset + min(1, len(piece))
+
+    with monkeypatch.context() as lying:
+        lying.setattr(CoordinatorClient, "send_piece", kept)
+        with pytest.raises(CoordinatorUnreachable, match="keeps no piece"):
+            make_uploads().flush()
+    assert asked == [0, 0]
     (answer,) = make_uploads().flush()
     assert answer.receipt is not None
