@@ -37,7 +37,11 @@ def webhook_of(config: WorkerConfig, environment: Mapping[str, str]) -> str | No
     url = environment.get(WEBHOOK_VARIABLE)
     if config.alert_webhook_file is not None:
         check_private(config.alert_webhook_file)
-        lines = config.alert_webhook_file.read_text("utf-8").splitlines()
+        try:
+            lines = config.alert_webhook_file.read_text("utf-8").splitlines()
+        except ValueError as error:
+            todo = "put its URL on the first line, as UTF-8"
+            raise ConfigError("the webhook's file isn't text", str(config.alert_webhook_file), todo) from error
         url = lines[0].strip() if lines else ""
     if url is not None and not url.startswith(("https://", "http://")):
         where = config.alert_webhook_file or WEBHOOK_VARIABLE
@@ -123,13 +127,14 @@ class Lookout:
 
 
 def _post(http: httpx.Client, url: str, message: AlertMessage) -> str:
-    """Why it wasn't taken; empty where it was. Nothing of the URL is in it."""
+    """Why it wasn't taken; empty where it was. Nothing of the URL is in it; the answer's body isn't read."""
     headers = {"Content-Type": "application/json", "Idempotency-Key": f"{message.incident_id}-{message.event}"}
     try:
-        answer = http.post(url, content=message.model_dump_json(), headers=headers, timeout=TIMEOUT_SECONDS)
+        content = message.model_dump_json()
+        with http.stream("POST", url, content=content, headers=headers, timeout=TIMEOUT_SECONDS) as answer:
+            return "" if answer.is_success else f"HTTP {answer.status_code}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return type(error).__name__
-    return "" if answer.is_success else f"HTTP {answer.status_code}"
 
 
 def _recalled(file: Path, now: float) -> Memory:

@@ -9,6 +9,7 @@ so that address is the loopback unless it is set otherwise.
 
 from __future__ import annotations
 
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
@@ -85,7 +86,7 @@ class HealthServer:
 def host_and_port(address: str) -> tuple[str, int]:
     """Raises ConfigError for what is no HOST:PORT."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         raise ConfigError("that is no address to listen on", f"metrics_address {address!r}", "such as 127.0.0.1:9464")
     return host.strip("[]"), int(port)
 

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 import httpx
 
 from protocol.clock import Clock
+from protocol.patience import impatient
 from worker.activity import Activity
 from worker.alerts import Lookout, webhook_of
 from worker.config import WorkerConfig
@@ -29,7 +30,7 @@ def surrounded(config: WorkerConfig, activity: Activity, clock: Clock) -> Iterat
         webhook = webhook_of(config, os.environ)
         stack.enter_context(StateFile(config.data_dir, activity, clock))
         if config.metrics_address or webhook:
-            http = stack.enter_context(httpx.Client())
+            http = stack.enter_context(impatient(httpx.Client()))
             lookout = stack.enter_context(Lookout(config, lambda: look(config, clock), http, webhook, clock))
             if config.metrics_address:
                 metrics = WorkerMetrics(activity, config.data_dir, lambda: lookout.status, lookout.num_open)

@@ -64,7 +64,7 @@ class Journal:
     """Example: `Lane(client, signer, clock, journal=Journal(config.data_dir / FILE_NAME))`."""
 
     def __init__(self, file: Path | None = None) -> None:
-        """Raises JournalHeld where another process holds the file."""
+        """Raises JournalHeld where another process holds the file, ConfigError where it is no journal."""
         self._lock = threading.Lock()
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -83,15 +83,21 @@ class Journal:
             raise JournalHeld(
                 "another process sends with this account", f"it holds {file}", "wait for it, or stop it"
             ) from error
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            todo = "see that nothing of this account is on its way, then move the file away"
+            raise ConfigError("the journal of sent transactions is damaged", f"{file}: {error}", todo) from error
 
     @classmethod
     def beside(cls, keystore: Path | None) -> Journal:
         """For a command that has no data folder: beside the key that it sends with; in memory for a key without a file.
 
-        Where that folder can't be written to it is kept in memory as well, and said to be.
+        Where that folder can't be written to it is kept in memory as well, and said to be. A key has one journal,
+        whichever links lead to it.
         """
         if keystore is None:
             return cls()
+        keystore = keystore.resolve()
         try:
             return cls(keystore.with_name(f"{keystore.name}.{FILE_NAME}"))
         except (OSError, sqlite3.OperationalError) as error:

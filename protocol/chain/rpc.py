@@ -48,7 +48,9 @@ class JsonRpc:
         self.url = url
         self._clock = clock or SystemClock()
         self._timeout_seconds = timeout_seconds
-        self._http = impatient(httpx.Client(timeout=timeout_seconds, transport=transport))
+        # An encoded body could unfold without bound, and layer by layer.
+        headers = {"Accept-Encoding": "identity"}
+        self._http = impatient(httpx.Client(timeout=timeout_seconds, transport=transport, headers=headers))
         self._ids = itertools.count(1)
         self._closed = threading.Event()
 
@@ -127,6 +129,9 @@ class JsonRpc:
         """The whole answer, if it is short enough. Raises ChainError before more is in memory."""
         content = bytearray()
         with self._http.stream("POST", self.url, json=body, timeout=timeout_seconds) as streamed:
+            if (encoding := streamed.headers.get("content-encoding", "identity")) != "identity":
+                why = f"{self.url}: its body is encoded as {encoding:.40}"
+                raise ChainError("the node's answer can't be used", why, self._hint())
             for chunk in streamed.iter_bytes():
                 content += chunk
                 if len(content) > MAX_ANSWER_BYTES:

@@ -175,6 +175,9 @@ def test_where_the_webhook_comes_from(make_config: Callable[..., WorkerConfig], 
     assert webhook_of(make_config(alert_webhook_file=file), {}) == URL
     assert webhook_of(make_config(), {WEBHOOK_VARIABLE: URL}) == URL
     assert webhook_of(make_config(), {}) is None
+    file.write_bytes(b"https://hooks.example/\xff\n")
+    with pytest.raises(ConfigError, match="isn't text"):
+        webhook_of(make_config(alert_webhook_file=file), {})
     file.write_text("hooks.example\n")
     with pytest.raises(ConfigError, match="no webhook"):
         webhook_of(make_config(alert_webhook_file=file), {})
@@ -195,3 +198,23 @@ def test_no_failure_of_a_look_ends_the_lookout(watched: Watched, monkeypatch: py
     with capture_logs() as lines:
         watched.lookout._run()
     assert len(looks) == 3 and [line["event"] for line in lines] == ["lookout.failed"] * 3
+
+
+@pytest.mark.parametrize(("status", "is_taken"), [(200, True), (302, False)])
+def test_an_answer_without_end_or_to_elsewhere_holds_nothing_up(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, status: int, is_taken: bool
+) -> None:
+    def endless() -> Iterator[bytes]:
+        raise AssertionError("the body is read")
+        yield b""
+
+    requests = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return httpx.Response(status, content=endless(), headers={"location": "file:///etc/passwd"})
+
+    monkeypatch.setattr(watched, "handle", handle)
+    watched.sees(allotment_wei=0)
+    assert len(requests) == 1
+    assert (watched.lookout._memory.unsent == ()) is is_taken

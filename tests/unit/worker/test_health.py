@@ -104,7 +104,7 @@ def test_what_the_last_look_found_is_among_them(
     assert samples["proofpool_worker_allotment_wei", "allotted"] == 5
 
 
-@pytest.mark.parametrize("address", ["9464", "localhost", "127.0.0.1:http", "127.0.0.1:70000", ":9464"])
+@pytest.mark.parametrize("address", ["9464", "localhost", "127.0.0.1:http", "127.0.0.1:70000", ":9464", "127.0.0.1:²"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="no address"):
         host_and_port(address)

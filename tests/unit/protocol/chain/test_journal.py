@@ -80,6 +80,29 @@ def test_a_command_keeps_its_journal_beside_the_key(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_two_ways_to_a_key_lead_to_one_journal(tmp_path: Path) -> None:
+    (tmp_path / "key.json").write_text("{}")
+    (tmp_path / "link.json").symlink_to("key.json")
+    journal = Journal.beside(tmp_path / "link.json")
+    with pytest.raises(ConfigError, match="another process sends"):
+        Journal.beside(tmp_path / "key.json")
+    journal.close()
+    Journal.beside(tmp_path / "key.json").close()
+
+
+def test_a_damaged_journal_is_said_to_be_and_kept(tmp_path: Path) -> None:
+    file = tmp_path / "journal"
+    journal = Journal(file)
+    journal.keep(signed(4), 0.0)
+    journal.close()
+    content = file.read_bytes()
+    file.write_bytes(b"\xff" * 100 + content[100:])
+    with pytest.raises(ConfigError, match=r"damaged.*on its way"):
+        Journal(file)
+    file.write_bytes(content)
+    assert len(Journal(file).unsettled(31337, SIGNER.address)) == 1
+
+
 def test_a_folder_that_cant_hold_a_journal_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with capture_logs() as logs:

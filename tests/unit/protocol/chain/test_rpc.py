@@ -1,5 +1,6 @@
 """JSON-RPC: what is answered, what is refused, and what is tried again."""
 
+import gzip
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -132,6 +133,26 @@ def test_an_answer_that_unfolds_is_not_unfolded(monkeypatch: pytest.MonkeyPatch)
     assert rpc(answer([0] * 10)).call("eth_getLogs") == [0] * 10
     with pytest.raises(ChainError, match="values, and 20 are read at most"):
         rpc(answer([0] * 20)).call("eth_getLogs")
+
+
+def test_an_answer_that_is_packed_is_not_unpacked() -> None:
+    """Nor asked for: in layers it has no bound."""
+    asked: list[str] = []
+    body = b'{"id": 1, "result": "0x1"}'
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers["accept-encoding"])
+        headers = {} if len(asked) == 1 else {"content-encoding": "gzip, gzip"}
+        return httpx.Response(200, stream=httpx.ByteStream(body if not headers else packed(body)), headers=headers)
+
+    def packed(data: bytes) -> bytes:
+        return gzip.compress(gzip.compress(data))
+
+    node = rpc(serve)
+    assert node.call("eth_chainId") == "0x1"
+    with pytest.raises(ChainError, match="encoded as gzip, gzip"):
+        node.call("eth_chainId")
+    assert asked == ["identity"] * 2
 
 
 def test_an_answer_without_end_is_left_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
