@@ -24,6 +24,7 @@ from protocol.environments.registry import environment_of
 from protocol.errors import ProofpoolError
 from protocol.http import LIFETIME_SECONDS
 from protocol.keystore import load_signer
+from protocol.patience import impatient
 from protocol.reasons import RejectReason
 from protocol.shardcast.client import is_intact, version_folder
 from protocol.tokenizer import Tokenizer
@@ -85,12 +86,14 @@ def _clock(config: WorkerConfig) -> Finding:
     """Signed requests expire: a clock that is off has all of them refused."""
     before = datetime.now(UTC)
     try:
-        answer = httpx.get(f"{config.coordinator_url.rstrip('/')}/v1/healthz", timeout=ASK_SECONDS)
-        there = parsedate_to_datetime(answer.headers["Date"])
-    except (httpx.HTTPError, KeyError, ValueError):
+        url = f"{config.coordinator_url.rstrip('/')}/v1/healthz"
+        with impatient(httpx.Client(timeout=ASK_SECONDS)) as http, http.stream("GET", url) as answer:
+            there = parsedate_to_datetime(answer.headers["Date"])
+    except (httpx.HTTPError, httpx.InvalidURL, KeyError, ValueError):
         return Finding("clock", "warning", "the coordinator doesn't say its time", "compare it with another clock")
     here = before + (datetime.now(UTC) - before) / 2
-    skew = (here - there).total_seconds()
+    # RFC 5322, 3.3: the zone -0000 is UTC as well, and Python tells it as none.
+    skew = (here - (there if there.tzinfo else there.replace(tzinfo=UTC))).total_seconds()
     said = f"{skew:+.0f} s against the coordinator's"
     if abs(skew) > MAX_SKEW_SECONDS:
         return Finding("clock", "error", said, "set this machine's clock (NTP): signed requests are refused else")

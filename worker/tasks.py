@@ -99,7 +99,7 @@ class Tasks:
         renewal = self._membership.coordinator.task(task_id).renewal
         if renewal is not None:
             renewed = renewal.check(self._membership.chain.record().coordinator, self._membership.domain)
-            if renewed.task_id == task_id:
+            if renewed.task_id == task_id and renewed.deadline > signed_task.message.deadline:
                 self._leases.renew(signed_task, renewal)
 
     def _check_asked(self, task: Task, policy_version: int) -> None:

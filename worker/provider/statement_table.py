@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TextIO
 
 from protocol.amount import format_amount
@@ -35,6 +35,7 @@ COLUMNS = (
     "transaction_hash",
 )
 _YEAR_10000 = 253_402_300_800
+_DAY_SECONDS = 86_400
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -113,6 +114,5 @@ def _seconds(text: str, name: str, *, is_end: bool = False) -> int:
         todo = "give a day such as 2026-11-01, or a UTC time such as 2026-11-01T08:30"
         raise UsageError("that is no day", f"{name} {text}", todo) from error
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    if is_end and _DAY.fullmatch(text):
-        moment += timedelta(days=1)
-    return max(0, int(moment.timestamp()))
+    whole_days = 1 if is_end and _DAY.fullmatch(text) else 0
+    return max(0, int(moment.timestamp()) + whole_days * _DAY_SECONDS)

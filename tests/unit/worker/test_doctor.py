@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
+import httpx
 import pytest
 
 from protocol import kernels
@@ -120,13 +119,36 @@ def test_a_clock_that_is_off(
     from datetime import UTC, datetime, timedelta
     from email.utils import format_datetime
 
-    def get(*arguments: Any, **options: Any) -> SimpleNamespace:
-        there = datetime.now(UTC) - timedelta(seconds=skew)
-        return SimpleNamespace(headers={"Date": format_datetime(there, usegmt=True)})
+    def date(zone: str) -> str:
+        return format_datetime(datetime.now(UTC) - timedelta(seconds=skew), usegmt=True).replace("GMT", zone)
 
-    monkeypatch.setattr(doctor_node.httpx, "get", get)
-    seen = doctor_node._clock(make_config())
-    assert seen.status == status and (status == "ok" or "NTP" in seen.fix)
+    for zone in ("GMT", "-0000"):
+        with monkeypatch.context() as patch:
+            serve(patch, date(zone))
+            seen = doctor_node._clock(make_config())
+        assert seen.status == status and (status == "ok" or "NTP" in seen.fix)
+
+
+@pytest.mark.parametrize("date", ["", "yesterday", "Mon, 30 Nov 99999 17:00:00 GMT"])
+def test_a_coordinator_that_tells_no_time_is_said_to(
+    make_config: Callable[..., WorkerConfig], monkeypatch: pytest.MonkeyPatch, date: str
+) -> None:
+    serve(monkeypatch, date)
+    assert doctor_node._clock(make_config()).status == "warning"
+
+
+def serve(patch: pytest.MonkeyPatch, date: str) -> None:
+    """A coordinator whose answers have this date, and no end: nobody reads them."""
+
+    def endless() -> Iterator[bytes]:
+        raise AssertionError("the body is read")
+        yield b""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"Date": date}, content=endless())
+
+    real = httpx.Client
+    patch.setattr(httpx, "Client", lambda **options: real(**options, transport=httpx.MockTransport(handle)))
 
 
 @pytest.mark.parametrize(

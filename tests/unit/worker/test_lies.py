@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from protocol.errors import VerificationFailed
-from protocol.wire import Signed, Task
+from protocol.errors import CoordinatorUnreachable, VerificationFailed
+from protocol.wire import Renewal, Signed, Task
 from worker.bounds import Bounds
 from worker.loop import Worker
 
@@ -110,3 +110,19 @@ def test_a_lease_that_is_over_is_not_worked_on(
         with pytest.raises(VerificationFailed, match="is over"):
             worker.tasks.lease(0)
     assert worker.tasks.lease(0).message.deadline > pool.chain.seconds
+
+
+@pytest.mark.parametrize(("seconds", "deadline"), [(-50, 1_000_060), (60, 1_000_120)])
+def test_a_renewal_never_shortens_a_lost_lease(make_worker: MakeWorker, pool: Any, seconds: int, deadline: int) -> None:
+    pool.loses_leases = True
+    worker = make_worker()
+    with pytest.raises(CoordinatorUnreachable):
+        worker.tasks.lease(0)
+    pool.loses_leases = False
+    lost = pool.tasks[0].message
+    task_id = lost.id(pool.domain)
+    renewal = Renewal(task_id=task_id, deadline=lost.deadline + seconds)
+    pool.renewals[task_id] = Signed[Renewal].by(pool.coordinator, renewal, pool.domain)
+    found = worker.tasks.lost()
+    assert found is not None
+    assert worker.leases.deadline(found) == deadline
