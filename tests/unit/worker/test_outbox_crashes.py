@@ -136,7 +136,7 @@ class World:
     def send(self) -> None:
         for entry in self.outbox.pending():
             try:
-                self.outbox.send(entry, self, now=0)
+                self.outbox.send(entry, self, now=lambda: 0)
             except (CoordinatorUnreachable, Rejected):
                 continue
 
