@@ -14,7 +14,7 @@ from protocol.checks.case import Case
 from protocol.checks.measurements import measurements_of
 from protocol.checks.results import measured, passed, refused
 from protocol.reasons import RejectReason
-from protocol.rules import Limit
+from protocol.rules import Limit, Rules
 from protocol.toploc.pooled import ProofErrors
 from protocol.wire import CheckResult
 
@@ -36,7 +36,7 @@ def check_content(case: Case) -> CheckResult:
 
 
 def check_exponents(case: Case) -> CheckResult:
-    proofs, limit = measurements_of(case).proofs, case.rules.thresholds.toploc_exp_mismatch_share
+    proofs, limit = measurements_of(case).proofs, _with_shared_states(case.rules)
     counted = f"{proofs.num_mismatches} of {proofs.num_values} values"
     return _held(EXPONENT_NAME, proofs, proofs.mismatch_share, limit, num_audited=proofs.num_values, detail=counted)
 
@@ -55,6 +55,17 @@ def check_worst_exponents(case: Case) -> CheckResult:
 def check_worst_mantissas(case: Case) -> CheckResult:
     limit = case.rules.thresholds.toploc_mantissa_mean
     return _worst(case, WORST_MANTISSA_NAME, lambda errors: errors.mantissa_mean, limit)
+
+
+def _with_shared_states(rules: Rules) -> Limit:
+    """The limit of exponents for a file, with room for one value that a group's rollouts have in common.
+
+    Row 0 is their prompt's last state. Where honest rounding moves a value of it across a power of two, every rollout
+    of the group shows the same mismatch: one observation that counts `group_size` times.
+    """
+    limit = rules.thresholds.toploc_exp_mismatch_share
+    shared = rules.group_size / rules.toploc.topk
+    return limit.model_copy(update={"burst": max(limit.burst, shared)}) if limit.gives_room else limit
 
 
 def _worst(case: Case, name: str, statistic: Statistic, limit: Limit) -> CheckResult:

@@ -110,6 +110,8 @@ class Batch:
 
     def add(self, requests: Sequence[Request]) -> None:
         for request in requests:
+            if not len(request.input_tokens):
+                raise ProofpoolError("a prompt without tokens can't be continued", f"sample {request.sample}")
             most = num_blocks(len(request.input_tokens)) + num_own_blocks(request)
             if most > self._cache.num_blocks:
                 limit = self._cache.num_blocks * BLOCK_TOKENS

@@ -46,7 +46,7 @@ def proven_value(root: bytes, key: bytes, nodes: Sequence[bytes] | Mapping[bytes
             node, path = _resolved(node[path[0]], found), path[1:]
         elif isinstance(node, list) and len(node) == 2:
             prefix, is_leaf = _decoded_path(node[0])
-            if path[: len(prefix)] != prefix or is_leaf != (path == prefix):
+            if path[: len(prefix)] != prefix or (is_leaf and path != prefix):
                 raise VerificationFailed("the trie has no such key", hex0x(key))
             if is_leaf:
                 return _value(node[1])

@@ -231,6 +231,16 @@ def test_a_rollout_that_may_outgrow_the_cache_is_refused_and_none_is_added(folde
     assert len(list(generate(engine, fits))) == 1
 
 
+def test_a_prompt_without_tokens_is_refused_in_any_company(folder: Path) -> None:
+    engine = loaded(folder)
+    sound, empty = make_requests(2, 1)
+    empty = replace(empty, input_tokens=np.array([], dtype=np.int32))
+    with pytest.raises(ProofpoolError, match="prompt without tokens"):
+        engine.add([sound, empty])
+    assert not engine.has_work
+    assert len(list(generate(engine, [sound]))) == 1
+
+
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 32])
 def test_a_prompt_of_any_length_is_shared_by_its_rollouts(folder: Path, length: int) -> None:
     prompt = (np.arange(length, dtype=np.int32) * 7 + 3) % 24

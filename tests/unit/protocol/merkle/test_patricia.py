@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import rlp
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from trie import HexaryTrie
 
@@ -27,6 +27,14 @@ def root_elsewhere(values: dict[bytes, bytes]) -> bytes:
     return bytes(trie.root_hash)
 
 
+def test_a_key_may_be_the_beginning_of_another() -> None:
+    values = {b"\n": b"\x01", b"\n\x00": b"\x02", b"\n\x00\x07": b"\x03"}
+    for key, value in values.items():
+        root, path = prove(values, key)
+        assert root == root_elsewhere(values)
+        assert proven_value(root, key, path) == value
+
+
 @given(values=st.one_of(KEYS, VALUES.map(receipts)), data=st.data())
 def test_a_proof_leads_from_the_root_to_its_value(values: dict[bytes, bytes], data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(sorted(values)))
@@ -41,6 +49,7 @@ def test_a_proof_leads_from_the_root_to_its_value(values: dict[bytes, bytes], da
 
 
 @given(values=KEYS, key=st.binary(max_size=4))
+@example(values={b"\n": b"\x00", b"\n\x00": b"\x00"}, key=b"")
 def test_what_isnt_there_has_no_proof(values: dict[bytes, bytes], key: bytes) -> None:
     root, _ = prove(values, next(iter(values)))
     every = {keccak256(node): node for one in values for node in prove(values, one)[1]}
