@@ -18,6 +18,9 @@ from protocol.errors import VerificationFailed
 from protocol.merkle.standard import earnings_tree
 from protocol.wire import Wei
 
+NO_EPOCH = 2**64 - 1
+"""Behind all roots: nothing is asked about but what can be claimed, and when."""
+
 
 @dataclass(frozen=True)
 class Root:
@@ -99,9 +102,11 @@ class Case:
 def read_account(client: CoordinatorClient, chain: ChainPool, provider: str, epochs: Collection[int]) -> Account:
     """With the first root that covers payments of each of `epochs`, and those that say what can be claimed, and when.
 
+    What was earned hangs on the roots alone, and never on `epochs`: the newest root is always asked about.
     Raises VerificationFailed where the coordinator's statement isn't what the chain's root is over.
     """
-    time, records = chain.time(), chain.earnings_since(min(epochs, default=0))
+    time = chain.time()
+    records = chain.earnings_since(min(epochs, default=NO_EPOCH), claimable_at=time)
     covering = [next((record for record in records if record.epoch >= epoch), None) for epoch in epochs]
     claimable = [r for r in records if r.claimable_time is not None and r.claimable_time <= time]
     later = [r for r in records if r.claimable_time is not None and r.claimable_time > time]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LAST_KNOWN_FILE = "last_known.json"
 FROM_COORDINATOR = ("min_allotment_wei", "pool_version", "rules_hash")
 FROM_CHAIN = ("provider", "allotment_wei")
+JUDGED = ("num_judged", "num_accepted", "num_unjudged")
 FROM_BOTH = ("earned_wei", "claimed_wei", "claimable_wei", "withheld_wei", "pending_wei", "unrooted_wei", "next_payout")
 UNSURE = (PaymentState.UNKNOWN, PaymentState.ACCEPTED)
 """States that a silence has left open."""
@@ -36,21 +37,52 @@ class AsOf(BaseModel):
 
 
 def recall(data_dir: Path, found: NodeStatus) -> NodeStatus:
-    """With what is remembered of whoever didn't answer."""
-    if found.as_of.coordinator and found.as_of.chain:
-        return found
+    """With what is remembered of whoever didn't answer, wholly or in part."""
     before = last_known(data_dir)
     if before is None or before.node != found.node:
         return found
-    names = (*FROM_BOTH, *(() if found.as_of.coordinator else FROM_COORDINATOR))
-    names = (*names, *(() if found.as_of.chain else FROM_CHAIN))
-    changes: dict[str, Any] = {name: getattr(before, name) for name in names if getattr(found, name) is None}
-    times = AsOf(
-        coordinator=found.as_of.coordinator or before.as_of.coordinator, chain=found.as_of.chain or before.as_of.chain
-    )
+    newest = max((time for time in (found.accepted_time, before.accepted_time) if time is not None), default=None)
+    if not found.unanswered:
+        return found.model_copy(update={"accepted_time": newest})
     rows = {row.submission_id: row for row in before.recent}
     recent = tuple(_better(row, rows.get(row.submission_id)) for row in found.recent)
-    return found.model_copy(update={**changes, "as_of": times, "recent": recent})
+    changes = {**_forgotten(found, before), **_judged(found, before)}
+    return found.model_copy(
+        update={**changes, "accepted_time": newest, "as_of": _times(found, before), "recent": recent}
+    )
+
+
+def _forgotten(found: NodeStatus, before: NodeStatus) -> dict[str, Any]:
+    """What nobody said; a node that isn't registered, by the chain's own word, has no money."""
+    is_nobodys = found.as_of.chain is not None and found.provider is None
+    names = (
+        *(() if is_nobodys else FROM_BOTH),
+        *(() if found.as_of.coordinator else FROM_COORDINATOR),
+        *(() if found.as_of.chain else FROM_CHAIN),
+    )
+    if found.earned_wei is not None:
+        names = tuple(name for name in names if name not in FROM_BOTH)
+    return {name: getattr(before, name) for name in names if getattr(found, name) is None}
+
+
+def _judged(found: NodeStatus, before: NodeStatus) -> dict[str, Any]:
+    """A share of fewer than were known before is a silence."""
+    if found.as_of.coordinator and found.num_judged >= before.num_judged:
+        return {}
+    last = found.last_submission
+    is_same = last and before.last_submission and last.submission_id == before.last_submission.submission_id
+    changes: dict[str, Any] = {name: getattr(before, name) for name in JUDGED}
+    return {**changes, "last_submission": before.last_submission} if is_same else changes
+
+
+def _times(found: NodeStatus, before: NodeStatus) -> AsOf:
+    """Money that is remembered makes both parts as old as it is."""
+    is_money_old = found.earned_wei is None and before.earned_wei is not None and found.provider is not None
+    here, there = found.as_of, before.as_of
+    return AsOf(
+        coordinator=there.coordinator if is_money_old else here.coordinator or there.coordinator,
+        chain=here.chain or there.chain,
+    )
 
 
 def remember(data_dir: Path, status: NodeStatus) -> None:

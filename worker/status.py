@@ -7,6 +7,7 @@ no password. For people: `worker/status_table.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Literal
@@ -26,7 +27,7 @@ from worker.account import Account, Payout
 from worker.activity import Obstacle
 from worker.config import WorkerConfig
 from worker.folder import Contents, contents, owner_of
-from worker.outbox import Outbox
+from worker.outbox import Answer, Outbox
 from worker.payment import PaymentState
 from worker.questions import Questions
 from worker.recent import RecentSubmission, account_of, case_of, seen, views_of
@@ -35,6 +36,11 @@ from worker.state_file import Process, process_of
 from worker.verdict import Facts, Verdict, verdict_of
 
 NUM_RECENT = 10
+NUM_JUDGED = 10
+"""How many judged submissions the verdict goes by."""
+MAX_LOOKED = 50
+"""How far back they are looked for, past those that wait for verdicts."""
+JUDGED = (Standing.ACCEPTED, Standing.REJECTED)
 
 
 class _Shape(BaseModel):
@@ -67,14 +73,17 @@ class LastSubmission(_Shape):
 
 
 class NodeStatus(_Shape):
-    """EARNING: accepted work among the last submissions. IDLE: nothing stands against it. BLOCKED: see `todo`.
+    """EARNING: accepted work among the last that were judged. IDLE: nothing stands against it. BLOCKED: see `todo`.
 
     Money is the provider's, of all its nodes: `earned_wei` gross under roots on chain, of which `claimed_wei` are paid,
     `claimable_wei` can be claimed, `withheld_wei` cases withhold, and `pending_wei` wait for their root's window;
-    `unrooted_wei` of the last submissions below wait for a root. `lag` counts policy versions that aren't here yet.
+    `unrooted_wei` of the node's last submissions wait for a root and come on top. `lag` counts policy versions that
+    aren't here yet. `num_accepted` of the last `num_judged` that were judged, at most ten, were accepted,
+    `num_unjudged` later ones wait for verdicts; `accepted_time` is when the newest acceptance that was ever seen here
+    was logged, in chain seconds.
     """
 
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     verdict: Literal["EARNING", "IDLE", "BLOCKED"]
     why: str
     todo: str
@@ -100,6 +109,8 @@ class NodeStatus(_Shape):
     num_pending: int
     num_judged: int
     num_accepted: int
+    num_unjudged: int
+    accepted_time: int | None
     last_submission: LastSubmission | None
     recent: tuple[RecentSubmission, ...]
     as_of: AsOf
@@ -107,7 +118,7 @@ class NodeStatus(_Shape):
 
     @property
     def accepted_share(self) -> float | None:
-        """Of the last submissions that were judged."""
+        """Of the last submissions that were judged; None where none was."""
         return self.num_accepted / self.num_judged if self.num_judged else None
 
 
@@ -123,7 +134,10 @@ def look(config: WorkerConfig, clock: Clock | None = None) -> NodeStatus:
         provider = questions.ask(lambda: chain.provider_of(node)) if chain else None
         allotment_wei = questions.ask(lambda: chain.allotment_wei(node)) if chain else None
         work = _Work(config, client if pool else None, chain, provider, questions)
-    facts = Facts(pool, provider, allotment_wei, work.recent, here, process)
+    is_chain_silent = ledger is not None and allotment_wei is None
+    facts = Facts(
+        pool, provider, allotment_wei, work.recent, here, process, work.judged, work.num_unjudged, is_chain_silent
+    )
     answered = AsOf(coordinator=now() if pool else None, chain=now() if provider else None)
     found = _put_together(node, facts, work, verdict_of(facts, now()), answered, questions.unanswered, now())
     complete = recall(config.data_dir, found)
@@ -148,16 +162,24 @@ class _Work:
         provider: str | None,
         questions: Questions,
     ) -> None:
-        answers = Outbox(config.data_dir / "outbox", config.give_up_seconds).answers()[-NUM_RECENT:]
+        looked = Outbox(config.data_dir / "outbox", config.give_up_seconds).answers()[-MAX_LOOKED:]
+        answers = looked[-NUM_RECENT:]
         views = views_of(answers, client, questions) if client else {}
         self.account: Account | None = None
         if client and chain and provider and provider != ZERO_ADDRESS:
             self.account = account_of(provider, list(views.values()), client, chain, questions)
+        earlier = _earlier(looked[:-NUM_RECENT], list(views.values()), client, questions) if client else []
         cases = [case_of(answer, client, chain, questions) for answer in answers]
         self.recent = tuple(
             seen(answer, views.get(answer.submission_id), self.account, case)
             for answer, case in zip(answers, cases, strict=True)
         )
+        rows = [*(seen(answer, view, self.account, None) for answer, view in earlier), *self.recent]
+        self.judged = tuple(row for row in rows if row.standing in JUDGED)[-NUM_JUDGED:]
+        self.num_unjudged = sum(row.payment.state is PaymentState.WAITING_FOR_VERDICTS for row in rows)
+        self.unrooted = [row.payment for row in rows if row.payment.state is PaymentState.WAITING_FOR_EARNINGS_ROOT]
+        newest = _newest_accepted([*(view for _, view in earlier), *views.values()])
+        self.accepted_time = questions.ask(partial(_settled_time, client, newest)) if client and newest else None
         view = views.get(self.recent[-1].submission_id) if self.recent else None
         self.received_time = view.received_time if view else None
         self.settled_time = questions.ask(partial(_settled_time, client, view)) if client and view else None
@@ -179,8 +201,27 @@ class _Work:
     def unrooted_wei(self) -> int | None:
         if self.account is None:
             return None
-        waiting = (row.payment for row in self.recent if row.payment.state is PaymentState.WAITING_FOR_EARNINGS_ROOT)
-        return sum(payment.amount_wei or 0 for payment in waiting)
+        return sum(payment.amount_wei or 0 for payment in self.unrooted)
+
+
+def _earlier(
+    answers: Sequence[Answer], views: Sequence[SubmissionView], client: CoordinatorClient, questions: Questions
+) -> list[tuple[Answer, SubmissionView]]:
+    """Those before `views`, oldest first, until enough are judged: verdicts may lag by more than a few submissions."""
+    found: list[tuple[Answer, SubmissionView]] = []
+    num_judged = sum(view.standing in JUDGED for view in views)
+    for answer in reversed(answers):
+        if num_judged >= NUM_JUDGED:
+            break
+        for view in views_of([answer], client, questions).values():
+            found.insert(0, (answer, view))
+            num_judged += view.standing in JUDGED
+    return found
+
+
+def _newest_accepted(views: Sequence[SubmissionView]) -> SubmissionView | None:
+    accepted = [(view.settling.log_index, view) for view in views if view.settling and view.settling.amount_wei]
+    return max(accepted, key=lambda one: one[0], default=(0, None))[1]
 
 
 def _settled_time(client: CoordinatorClient, view: SubmissionView) -> int | None:
@@ -194,7 +235,6 @@ def _put_together(
     node: str, facts: Facts, work: _Work, verdict: Verdict, answered: AsOf, unanswered: tuple[str, ...], now: float
 ) -> NodeStatus:
     pool, account, here = facts.pool, work.account, facts.here
-    judged = [row for row in facts.recent if row.standing in (Standing.ACCEPTED, Standing.REJECTED)]
     return NodeStatus(
         verdict=verdict.verdict,
         why=verdict.why,
@@ -219,8 +259,10 @@ def _put_together(
         lag=_lag(pool, here),
         num_leases=here.num_leases,
         num_pending=here.num_pending,
-        num_judged=len(judged),
-        num_accepted=sum(row.standing == Standing.ACCEPTED for row in judged),
+        num_judged=len(work.judged),
+        num_accepted=sum(row.standing == Standing.ACCEPTED for row in work.judged),
+        num_unjudged=work.num_unjudged,
+        accepted_time=work.accepted_time,
         last_submission=work.last,
         recent=facts.recent,
         as_of=answered,

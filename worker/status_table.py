@@ -111,8 +111,13 @@ def _last(status: NodeStatus) -> str:
 
 def _share(status: NodeStatus) -> str:
     if status.accepted_share is None:
-        return "none of the last submissions is judged yet"
-    return f"{status.accepted_share:.0%}: {status.num_accepted} of the last {status.num_judged} that were judged"
+        return "none of the last submissions is judged yet" + _unjudged(status)
+    share = f"{status.num_accepted} of the last {status.num_judged} that were judged"
+    return f"{status.accepted_share:.0%}: {share}{_unjudged(status)}"
+
+
+def _unjudged(status: NodeStatus) -> str:
+    return f", {status.num_unjudged} wait for verdicts" if status.num_unjudged else ""
 
 
 def _credits(status: NodeStatus) -> str:

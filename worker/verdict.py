@@ -32,6 +32,10 @@ class Facts:
     recent: tuple[RecentSubmission, ...]
     here: Contents
     process: Process
+    judged: tuple[RecentSubmission, ...] = ()
+    """The last ten that were judged, with accepted and rejected standings only; they may be older than `recent`."""
+    num_unjudged: int = 0
+    is_chain_silent: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,9 @@ def _outside(facts: Facts) -> Iterator[Verdict]:
     if facts.pool is None:
         todo = "check `coordinator_url`; a running worker goes on by itself once it answers"
         yield Verdict("BLOCKED", "the coordinator doesn't answer: what became of submissions isn't known", todo)
+    elif facts.is_chain_silent:
+        todo = "check `chain_url`; a running worker goes on by itself once it answers"
+        yield Verdict("BLOCKED", "the chain's node doesn't answer: the worker stands still until it does", todo)
     elif facts.pool.paused:
         yield Verdict("IDLE", "the pool leases no tasks now", RejectReason.POOL_PAUSED.hint)
 
@@ -77,7 +84,7 @@ def _work(facts: Facts) -> Iterator[Verdict]:
         first = min(accused, key=lambda row: row.payment.urgency)
         todo = f"first {first.submission_id}: {first.payment.todo}"
         yield Verdict("BLOCKED", f"{len(accused)} of the last submissions are accused of forgery", todo)
-    rejected = [row for row in facts.recent if row.reason]
+    rejected = [*{row.submission_id: row for row in (*facts.judged, *facts.recent) if row.reason}.values()]
     if rejected and not _num_accepted(facts):
         last = rejected[-1]
         why = f"the last {len(rejected)} that were judged were refused: {last.reason}{_slashes(facts)}"
@@ -102,16 +109,20 @@ def _here(facts: Facts, now: float) -> Iterator[Verdict]:
 
 
 def _earning(facts: Facts) -> Verdict:
+    waiting = f"{facts.num_unjudged} wait for verdicts"
     if num_accepted := _num_accepted(facts):
-        why = f"{num_accepted} of the last {len(facts.recent)} submissions accepted{_slashes(facts)}"
-        return Verdict("EARNING", why)
+        why = f"{num_accepted} of the last {len(facts.judged)} that were judged accepted"
+        more = f", {waiting}" if facts.num_unjudged else ""
+        return Verdict("EARNING", f"{why}{more}{_slashes(facts)}")
     if not facts.here.policy_versions:
         return Verdict("IDLE", "no policy version is here yet", "wait for the first version")
+    if facts.num_unjudged and not facts.judged:
+        return Verdict("IDLE", f"none of the last submissions is judged yet, {waiting}")
     return Verdict("IDLE", "no submission is accepted yet")
 
 
 def _num_accepted(facts: Facts) -> int:
-    return sum(row.standing == Standing.ACCEPTED for row in facts.recent)
+    return sum(row.standing == Standing.ACCEPTED for row in facts.judged)
 
 
 def _slashes(facts: Facts) -> str:

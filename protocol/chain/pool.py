@@ -271,15 +271,21 @@ class ChainPool:
     def jury_terms(self) -> JuryTerms:
         return JuryTerms.of(self._read("pools", "juryTerms", self.pool_id))
 
-    def earnings_since(self, epoch: int, most: int = MAX_ROOTS) -> list[EarningsRecord]:
+    def earnings_since(
+        self, epoch: int, most: int = MAX_ROOTS, claimable_at: int | None = None
+    ) -> list[EarningsRecord]:
         """The newest roots that cover payments of `epoch`, at most so many, oldest first: each costs a call.
 
+        With `claimable_at`, in chain seconds, always the newest root, and all back to one that can be claimed then.
         Their times are the Jury's: a dispute holds all roots that aren't claimable yet.
         """
         number, found = self._read("ledger", "newestEarnings", self.pool_id)
         roots: list[tuple[int, str, int]] = []
-        while found["root"] != ZERO_HASH and number >= epoch and len(roots) < most:
+        is_deep = claimable_at is None
+        while found["root"] != ZERO_HASH and (number >= epoch or not is_deep) and len(roots) < most:
             roots.insert(0, (number, found["root"], found["claimable_time"]))
+            if claimable_at is not None and not is_deep:
+                is_deep = self._read("jury", "claimableTime", self.pool_id, found["claimable_time"]) <= claimable_at
             if found["previous_epoch"] == number:
                 break
             number = found["previous_epoch"]

@@ -513,7 +513,7 @@ def make_status() -> Callable[..., NodeStatus]:
         unknown = ("earned_wei", "claimed_wei", "claimable_wei", "withheld_wei", "pending_wei", "unrooted_wei")
         values: dict[str, Any] = {
             "verdict": "EARNING",
-            "why": "1 of the last 1 submissions accepted",
+            "why": "1 of the last 1 that were judged accepted",
             "todo": "",
             "time": 1_000_000.0,
             "version": "0.1.0",
@@ -524,6 +524,8 @@ def make_status() -> Callable[..., NodeStatus]:
             "min_allotment_wei": 1,
             **dict.fromkeys((*unknown, "next_payout", "last_submission", "rules_hash"), None),
             **dict.fromkeys(("pool_version", "lag", "num_leases", "num_pending", "num_judged", "num_accepted"), 0),
+            "num_unjudged": 0,
+            "accepted_time": None,
             "local_versions": (0,),
             "recent": (),
             "as_of": {"coordinator": 1_000_000.0, "chain": 1_000_000.0},

@@ -57,8 +57,10 @@ class Ledger:
     def withheld_wei(self, account: str) -> int:
         return self.withheld
 
-    def earnings_since(self, epoch: int, most: int = 64) -> list[EarningsRecord]:
-        return [root for root in self.roots if root.epoch >= epoch]
+    def earnings_since(self, epoch: int, most: int = 64, claimable_at: int | None = None) -> list[EarningsRecord]:
+        claimable = [r.epoch for r in self.roots if r.claimable_time is not None and r.claimable_time <= NOW]
+        first = epoch if claimable_at is None else min(epoch, max(claimable, default=0))
+        return [root for root in self.roots if root.epoch >= first]
 
     def case_of(self, submission_id: str) -> CaseRecord:
         return self.cases.get(submission_id, CaseRecord(CaseState.NONE, 0))
@@ -147,7 +149,8 @@ def test_what_doesnt_answer_is_named_and_the_rest_is_shown(
 ) -> None:
     turned(make_worker, pool, (Standing.ACCEPTED, None))
     without_chain = look_at(chain_answers=False)
-    assert without_chain.verdict == "EARNING"
+    assert without_chain.verdict == "BLOCKED" and "chain_url" in without_chain.todo
+    assert "the worker stands still" in without_chain.why
     assert len(without_chain.unanswered) == 1
     assert without_chain.provider is None and without_chain.as_of.chain is None
     pool.outage = True
@@ -390,7 +393,7 @@ def test_a_watch_looks_again_and_again(
     if as_json:
         assert [fitting("worker status", line)["num_leases"] for line in lines] == [1, 2]
     else:
-        assert sum(line == "EARNING: 1 of the last 1 submissions accepted" for line in lines) == 2
+        assert sum(line == "EARNING: 1 of the last 1 that were judged accepted" for line in lines) == 2
 
 
 def test_who_waits_says_for_what_and_since_when(make_status: Callable[..., NodeStatus]) -> None:
@@ -412,3 +415,61 @@ def test_who_waits_says_for_what_and_since_when(make_status: Callable[..., NodeS
     assert "pid 7" in runs and "1 h 1 min" in runs and "12.3 tokens/s" in runs
     stopped = make_status(process={**process, "is_running": False, "phase": "stopped", "waiting": ()})
     assert any("not running; its last sign of life was 0 s ago" in line for line in status_lines(stopped))
+
+
+def test_what_is_earned_hangs_on_no_window_of_recent_work(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, ledger: Ledger
+) -> None:
+    """Submissions that are settled after the newest root leave what was earned alone, and come on top."""
+    pool.earned = {1: {PROVIDER: 50}, 2: {PROVIDER: 70}}
+    roots = {epoch: earnings_tree(earned).root for epoch, earned in pool.earned.items()}
+    ledger.roots = [EarningsRecord(1, roots[1], NOW), EarningsRecord(2, roots[2], NOW + 15)]
+    ledger.claimed = 20
+    before = look_at()
+    assert (before.earned_wei, before.claimable_wei, before.pending_wei, before.unrooted_wei) == (70, 30, 20, 0)
+    turned(make_worker, pool, (Standing.ACCEPTED, None))
+    (settled,) = pool.received
+    pool.settlings[settled] = SettlingView(log_index=5, epoch=3, amount_wei=9)
+    after = look_at()
+    assert (after.earned_wei, after.claimable_wei, after.pending_wei, after.unrooted_wei) == (70, 30, 20, 9)
+    assert after.next_payout == before.next_payout and after.unanswered == ()
+
+
+def test_verdicts_that_lag_hide_no_acceptances(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "NUM_RECENT", 1)
+    monkeypatch.setattr(status, "NUM_JUDGED", 1)
+    accepted, waits = (Standing.ACCEPTED, None), (Standing.RECEIVED, None)
+    turned(make_worker, pool, (Standing.REJECTED, "toploc_mismatch"), accepted, waits, waits)
+    pool.settlings[list(pool.received)[1]] = SettlingView(log_index=5, epoch=2, amount_wei=70)
+    found = look_at()
+    assert (found.verdict, found.why) == ("EARNING", "1 of the last 1 that were judged accepted, 2 wait for verdicts")
+    assert (found.accepted_share, found.num_unjudged, found.accepted_time, len(found.recent)) == (1.0, 2, 6, 1)
+    assert "100%: 1 of the last 1 that were judged, 2 wait for verdicts" in "\n".join(status_lines(found))
+    monkeypatch.setattr(status, "MAX_LOOKED", 2)
+    later = look_at()
+    assert (later.verdict, later.why) == ("IDLE", "none of the last submissions is judged yet, 2 wait for verdicts")
+    assert later.accepted_time == 6, "it was seen in an earlier look"
+
+
+def test_a_coordinator_that_falls_silent_takes_nothing_known_away(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, ledger: Ledger
+) -> None:
+    turned(make_worker, pool, (Standing.ACCEPTED, None), (Standing.RECEIVED, None))
+    settled, _ = pool.received
+    pool.settlings[settled] = SettlingView(log_index=5, epoch=2, amount_wei=70)
+    pool.earned = {2: {PROVIDER: 70}}
+    ledger.roots = [EarningsRecord(2, earnings_tree(pool.earned[2]).root, NOW + 15)]
+    known = look_at(ledger="0x" + "11" * 20)
+    pool.earned = {2: {PROVIDER: 71}}
+    in_part = look_at(ledger="0x" + "11" * 20)
+    assert in_part.unanswered and in_part.earned_wei == 70
+    assert in_part.as_of.coordinator == known.as_of.coordinator
+    pool.outage = True
+    for _ in range(2):
+        found = look_at(ledger="0x" + "11" * 20)
+        assert (found.earned_wei, found.next_payout) == (70, known.next_payout)
+        assert (found.accepted_share, found.num_unjudged) == (1.0, 1)
+        assert [row.payment.state for row in found.recent] == [row.payment.state for row in known.recent]
+        assert found.as_of.coordinator == known.as_of.coordinator and found.last_submission == known.last_submission
