@@ -23,6 +23,8 @@ from protocol.wire import Address
 
 FOLDER_VARIABLE = "PROOFPOOL_KEYS"
 FOLDER_MODE = 0o700
+UNKNOWN_MODE = "?"
+"""Of a file that can't be looked at."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -93,7 +95,11 @@ def stated_address(file: Path) -> str | None:
 
 
 def _entry(file: Path) -> KeyEntry:
-    mode = stat.S_IMODE(file.stat().st_mode)
+    try:
+        mode = stat.S_IMODE(file.stat().st_mode)
+    except OSError as error:  # a link that leads nowhere, or that nobody may follow
+        why = f"it can't be read: {error.strerror}; restore the file, or remove the link"
+        return KeyEntry(name=file.stem, file=str(file), address=None, mode=UNKNOWN_MODE, problem=why)
     address, problem = stated_address(file), None
     if mode & 0o077:
         problem = f"others can read it, so no command opens it: chmod 600 {file}"

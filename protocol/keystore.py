@@ -127,11 +127,14 @@ def read_password(password_file: Path | None, environment: Mapping[str, str] = o
         return environment[PASSWORD_VARIABLE]
     check_private(password_file)
     try:
-        lines = password_file.read_text("utf-8").splitlines()
+        # Some editors begin a file with a byte order mark, which nobody has typed.
+        lines = password_file.read_text("utf-8-sig").splitlines()
     except ValueError as error:
         raise KeyFailure("the password file isn't text", str(password_file), "write it as UTF-8") from error
     if not lines:
         raise KeyFailure("the password file is empty", str(password_file), "put the password on its first line")
+    if not lines[0]:
+        raise KeyFailure("the password file's first line is empty", str(password_file), "put the password there")
     return lines[0]
 
 

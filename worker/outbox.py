@@ -5,11 +5,12 @@
 
 In: a task, its signed submission and file. Out: receipts. Killed between any two steps, nothing is
 lost and nothing is made twice: `knows` tells for good which tasks are done. TASK is the task's id.
+What is damaged goes to damaged/, and holds up nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -19,11 +20,14 @@ from protocol.api import SubmissionEnvelope
 from protocol.errors import ProofpoolError, Rejected
 from protocol.files import sync_folder, write_atomically
 from protocol.reasons import Cost, RejectReason
+from protocol.telemetry import get_logger
 from protocol.wire import Hash32, Receipt, Signed, Submission, Task
 
 Kept = TypeVar("Kept", bound=BaseModel)
 
 ENTRY, FILE, ANSWER = ".json", ".parquet", ".answer.json"
+DAMAGED = "damaged"
+"""The folder of what can't be sent."""
 
 
 class Receiver(Protocol):
@@ -67,13 +71,15 @@ class Outbox:
         """
         self._folder = folder
         self._give_up_seconds = give_up_seconds
+        self._landed: set[tuple[int, int]] = set()
         folder.mkdir(parents=True, exist_ok=True)
 
     def recover(self) -> None:
         """Finish a removal that was cut short, and drop files whose entry was never written.
 
-        Only for the process that holds the data folder.
+        What is damaged is set aside, so that it holds up nothing else. Only for the process that holds the data folder.
         """
+        self._set_damaged_aside()
         for path in self._folder.glob(f"0x*{ANSWER}"):
             self._remove(path.name.removesuffix(ANSWER))
         for path in self._folder.glob(f"0x*{FILE}"):
@@ -81,6 +87,19 @@ class Outbox:
                 path.unlink()
         for leftover in self._folder.glob(".*"):
             leftover.unlink()
+        tasks = [entry.task.message for entry in self.pending()]
+        landed = {(task.policy_version, task.counter) for task in tasks}
+        self._landed = landed | {(answer.policy_version, answer.counter) for answer in self.answers()}
+
+    def set_aside(self, task_id: str, why: str, suffixes: Sequence[str] = (ENTRY, FILE)) -> None:
+        """Move what there is of a task to `damaged/`: it can't be sent, and isn't made again either."""
+        (self._folder / DAMAGED).mkdir(exist_ok=True)
+        for suffix in suffixes:
+            if (path := self._path(task_id, suffix)).exists():
+                path.rename(self._folder / DAMAGED / path.name)
+        sync_folder(self._folder)
+        todo = f"restore it from a backup into {self._folder}, then start again; or leave it: its lease ends by itself"
+        get_logger().error("outbox.set_aside", task_id=task_id, why=why, todo=todo)
 
     def put(self, entry: Entry, file: bytes) -> None:
         """Make a submission durable; a second one for the same task is refused, whatever it holds."""
@@ -88,10 +107,16 @@ class Outbox:
             raise ProofpoolError("a task has a submission already", entry.task_id, "don't generate it again")
         write_atomically(self._path(entry.task_id, FILE), file)
         write_atomically(self._path(entry.task_id, ENTRY), entry.model_dump_json().encode())
+        self._landed.add((entry.task.message.policy_version, entry.task.message.counter))
 
     def knows(self, task_id: str) -> bool:
         """Whether a submission for this task was made, answered or not."""
-        return self._path(task_id, ENTRY).exists() or self._path(task_id, ANSWER).exists()
+        names = (f"{task_id}{ENTRY}", f"{task_id}{ANSWER}")
+        return any((folder / name).exists() for folder in (self._folder, self._folder / DAMAGED) for name in names)
+
+    def has_landed(self, policy_version: int, counter: int) -> bool:
+        """Whether a submission with this counter was made, under whatever task id. After `recover`."""
+        return (policy_version, counter) in self._landed
 
     def pending(self) -> list[Entry]:
         """Submissions without an answer, those whose task ends first in front."""
@@ -147,6 +172,15 @@ class Outbox:
         sync_folder(self._folder)
         self._path(task_id, FILE).unlink(missing_ok=True)
 
+    def _set_damaged_aside(self) -> None:
+        for path in list(self._folder.glob(f"0x*{ANSWER}")):
+            if why := _damage(Answer, path):  # its entry, if that is still there, is sent again
+                self.set_aside(path.name.removesuffix(ANSWER), why, (ANSWER,))
+        for path in list(self._entries()):
+            file = path.with_suffix(FILE)
+            if why := _damage(Entry, path) or ("" if file.exists() else f"its file is gone: {file}"):
+                self.set_aside(path.name.removesuffix(ENTRY), why)
+
     def _entries(self) -> Iterator[Path]:
         """Without those whose answer is there already, and which couldn't be removed."""
         for path in self._folder.glob(f"0x*{ENTRY}"):
@@ -164,3 +198,12 @@ def _read(shape: type[Kept], path: Path) -> Kept:
         raise ProofpoolError(
             "an outbox entry can't be read", f"{path}: {error.errors()[0]['msg']}", "move it away, then start again"
         ) from error
+
+
+def _damage(shape: type[Kept], path: Path) -> str:
+    """Why it can't be read; empty where it can."""
+    try:
+        _read(shape, path)
+    except ProofpoolError as error:
+        return f"{error.what}: {error.why}"
+    return ""

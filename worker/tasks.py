@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from protocol.chain.pool import PoolRecord
-from protocol.errors import ChainError, NotEligible, VerificationFailed
+from protocol.errors import ChainError, NotEligible, NotFound, Rejected, VerificationFailed
 from protocol.telemetry import get_logger
 from protocol.wire import Signed, Task
 from worker.leases import Leases
@@ -26,6 +26,7 @@ class Tasks:
         self._leases = leases
         self._outbox = outbox
         self._may_have_lost = True
+        self._passed_over: set[str] = set()
 
     def unfinished(self, at_hand: Collection[str] = ()) -> Signed[Task] | None:
         """A remembered task that can still be finished, and isn't `at_hand` (ids); those that can't are forgotten."""
@@ -49,8 +50,7 @@ class Tasks:
         for signed_task in self._membership.coordinator.open_tasks():
             task_id = self._id(signed_task.message)
             if task_id not in at_hand and not self._outbox.knows(task_id):
-                self._take(signed_task, signed_task.message.policy_version)
-                self._find_renewal(signed_task, task_id)
+                self._take_lost(signed_task, task_id)
         self._may_have_lost = False
         return self.unfinished(at_hand)
 
@@ -65,16 +65,15 @@ class Tasks:
         return signed_task
 
     def hand_back(self) -> None:
-        """Return every remembered task that has no submission.
+        """Return every remembered task that has no submission; one whose return is refused stays remembered.
 
-        Raises Unreachable or Rejected; those not yet returned stay remembered.
+        Raises Unreachable; those not yet returned stay remembered.
         """
         for signed_task in self._leases.open():
-            task_id = self._id(signed_task.message)
-            if not self._outbox.knows(task_id):
-                self._membership.coordinator.return_task(task_id)
-                get_logger().info("task.returned", counter=signed_task.message.counter)
-            self._leases.forget(signed_task)
+            try:
+                self._return(signed_task)
+            except (Rejected, NotFound) as error:
+                get_logger().warning("task.kept", counter=signed_task.message.counter, why=str(error))
 
     def check_beacon(self, signed_task: Signed[Task]) -> None:
         """The seed must come from the chain: raises VerificationFailed where the task names another beacon."""
@@ -95,6 +94,23 @@ class Tasks:
         self._leases.remember(signed_task)
         get_logger().info("task.leased", policy_version=policy_version, counter=task.counter, deadline=task.deadline)
 
+    def _take_lost(self, signed_task: Signed[Task], task_id: str) -> None:
+        """One that isn't to be worked on is passed over, with a word the first time: the others are."""
+        try:
+            self._take(signed_task, signed_task.message.policy_version)
+            self._find_renewal(signed_task, task_id)
+        except (VerificationFailed, NotEligible, Rejected, NotFound) as error:
+            if task_id not in self._passed_over:
+                self._passed_over.add(task_id)
+                get_logger().warning("lease.passed_over", counter=signed_task.message.counter, why=str(error))
+
+    def _return(self, signed_task: Signed[Task]) -> None:
+        task_id = self._id(signed_task.message)
+        if not self._outbox.knows(task_id):
+            self._membership.coordinator.return_task(task_id)
+            get_logger().info("task.returned", counter=signed_task.message.counter)
+        self._leases.forget(signed_task)
+
     def _find_renewal(self, signed_task: Signed[Task], task_id: str) -> None:
         renewal = self._membership.coordinator.task(task_id).renewal
         if renewal is not None:
@@ -110,6 +126,9 @@ class Tasks:
         if self._outbox.knows(self._id(task)):
             raise NotEligible("the coordinator leased a finished task again", f"counter {task.counter}")
         # One seed would be worked on twice, under one id or two.
+        if self._outbox.has_landed(*_seeded(task)):
+            why = f"policy version {task.policy_version}, counter {task.counter}: it has a submission already"
+            raise NotEligible("the coordinator gave a counter out again", why)
         if any(_seeded(other.message) == _seeded(task) for other in self._leases.open()):
             raise VerificationFailed("the coordinator leased a task at hand again", f"counter {task.counter}")
 

@@ -79,6 +79,9 @@ class Uploads:
         except Rejected as refusal:
             self._postpone(entry, refusal)
             return None
+        except FileNotFoundError as error:  # removed by somebody else, while the worker ran
+            self._outbox.set_aside(entry.task_id, f"its file is gone: {error.filename}")
+            return None
         self._postponed.pop(entry.submission_id, None)
         self._log(answer)
         return answer

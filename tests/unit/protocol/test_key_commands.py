@@ -198,14 +198,16 @@ def test_the_list_says_whose_keys_there_are_and_what_is_wrong_with_them(
     create_keystore(folder / "open.json", "p", scrypt_n=CHEAP_SCRYPT_N)
     (folder / "open.json").chmod(0o644)
     private(folder / "other.json", b"[]")
+    (folder / "gone.json").symlink_to(tmp_path / "nowhere")
     private(folder / "good.json.transactions.sqlite3", b"")
     found = {key["name"]: key for key in json.loads(call("list", "--json")[1])["keys"]}
-    assert sorted(found) == ["good", "open", "other"]
+    assert sorted(found) == ["gone", "good", "open", "other"]
     assert (found["good"]["address"], found["good"]["problem"]) == (ADDRESS, None)
     assert found["open"]["mode"] == "0644" and "chmod 600" in found["open"]["problem"]
     assert found["other"]["address"] is None and found["other"]["problem"]
+    assert found["gone"]["address"] is None and "can't be read" in found["gone"]["problem"]
     printed = call("list")[1]
-    assert printed.count("✗") == 2 and ADDRESS in printed
+    assert printed.count("✗") == 3 and ADDRESS in printed
     assert json.loads(call("list", "--folder", str(tmp_path / "none"), "--json")[1])["keys"] == []
 
 

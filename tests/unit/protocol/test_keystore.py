@@ -130,6 +130,17 @@ def test_passwords_come_from_a_private_file_or_the_environment(tmp_path: Path) -
         read_password(make_password_file(tmp_path, mode=0o644), {})
 
 
+@pytest.mark.parametrize("content", ["\ufeff" + PASSWORD, PASSWORD + "\n", PASSWORD + "\r\nsecond line"])
+def test_a_password_is_what_somebody_typed_on_the_first_line(tmp_path: Path, content: str) -> None:
+    assert read_password(make_password_file(tmp_path, content), {}) == PASSWORD
+
+
+@pytest.mark.parametrize("content", ["\n" + PASSWORD, "\ufeff", "\ufeff\n" + PASSWORD])
+def test_an_empty_first_line_is_no_password(tmp_path: Path, content: str) -> None:
+    with pytest.raises(KeyFailure, match="empty"):
+        read_password(make_password_file(tmp_path, content), {})
+
+
 @pytest.mark.parametrize("chain_id", [1337, 31337])
 def test_a_raw_key_is_taken_on_local_chains(chain_id: int) -> None:
     environment = {"PROOFPOOL_PRIVATE_KEY": "0x" + SECRET.hex()}

@@ -8,8 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
-from protocol.errors import CoordinatorUnreachable, VerificationFailed
+from protocol.errors import CoordinatorUnreachable, NotEligible, VerificationFailed
+from protocol.reasons import RejectReason
 from protocol.wire import Renewal, Signed, Task
 from worker.bounds import Bounds
 from worker.loop import Worker
@@ -126,3 +128,56 @@ def test_a_renewal_never_shortens_a_lost_lease(make_worker: MakeWorker, pool: An
     found = worker.tasks.lost()
     assert found is not None
     assert worker.leases.deadline(found) == deadline
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_counter_that_has_landed_is_not_worked_on_under_another_id(
+    make_worker: MakeWorker, pool: Any, monkeypatch: pytest.MonkeyPatch, restarts: bool, refused: bool
+) -> None:
+    worker = make_worker()
+    if refused:
+        pool.refusals["submissions"] = [RejectReason.DUPLICATE]
+    worker.turn()
+    assert worker.outbox.answers()[0].counter == 0
+    again = leased_with(pool, counter=0, deadline=1_000_099)
+    worker = make_worker() if restarts else worker
+    with monkeypatch.context() as lying:
+        lying.setattr(worker.membership.coordinator, "lease", lambda version: again)
+        with pytest.raises(NotEligible, match="counter"):
+            worker.tasks.lease(0)
+    assert again not in worker.leases.open()
+    assert worker.tasks.lease(0).message.counter == len(pool.tasks) - 1
+
+
+def test_one_bad_task_among_the_open_ones_stops_no_other(
+    make_worker: MakeWorker, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.loses_leases = True
+    for _ in range(2):
+        with pytest.raises(CoordinatorUnreachable):
+            make_worker().tasks.lease(0)
+    pool.loses_leases = False
+    bad, good = leased_with(pool, price_wei=1), pool.tasks[1]
+    worker = make_worker()
+    monkeypatch.setattr(pool, "open_tasks", lambda: [bad, good])
+    with capture_logs() as lines:
+        assert worker.tasks.lost() == good
+        worker.tasks._may_have_lost = True
+        assert worker.tasks.lost(at_hand=[good.message.id(pool.domain)]) is None
+    told = [line for line in lines if line["event"] == "lease.passed_over"]
+    assert len(told) == 1 and "price" in told[0]["why"]
+    assert worker.leases.open() == [good]
+
+
+def test_a_refused_return_stops_no_other(make_worker: MakeWorker, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = make_worker(bounds=Bounds(max_tasks=2))
+    kept, returned = worker.tasks.lease(0), worker.tasks.lease(0)
+    pool.refusals["tasks"] = [RejectReason.POOL_PAUSED]
+    with capture_logs() as lines:
+        worker.tasks.hand_back()
+    assert pool.returned == [returned.message.id(pool.domain)]
+    assert worker.leases.open() == [kept]
+    assert [(line["event"], line["counter"]) for line in lines] == [("task.kept", 0), ("task.returned", 1)]
+    worker.tasks.hand_back()
+    assert not worker.leases.open() and len(pool.returned) == 2

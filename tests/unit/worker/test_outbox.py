@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from protocol import files
 from protocol.api import SubmissionEnvelope
@@ -243,3 +244,41 @@ def test_an_answer_that_cant_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "outbox" / f"{ZERO_HASH}.answer.json").write_text("")
     with pytest.raises(ProofpoolError, match="can't be read"):
         outbox.answers()
+
+
+def test_what_is_damaged_is_set_aside_and_holds_nothing_up(
+    tmp_path: Path, make_entry: Callable[[int], Entry], make_client: Any
+) -> None:
+    damaged, lost, whole = (make_entry(counter) for counter in range(3))
+    outbox = Outbox(tmp_path, give_up_seconds=100)
+    for entry in (damaged, lost, whole):
+        outbox.put(entry, FILE)
+    (tmp_path / f"{damaged.task_id}.json").write_bytes(b"{")
+    (tmp_path / f"{lost.task_id}.parquet").unlink()
+    again = Outbox(tmp_path, give_up_seconds=100)
+    with capture_logs() as lines:
+        again.recover()
+    told = {line["task_id"]: line["why"] for line in lines if line["event"] == "outbox.set_aside"}
+    assert "can't be read" in told[damaged.task_id] and "its file is gone" in told[lost.task_id] and len(told) == 2
+    assert again.pending() == [whole]
+    assert again.send(whole, make_client(), lambda: 0.0).receipt is not None
+    assert (tmp_path / "damaged" / f"{damaged.task_id}.parquet").read_bytes() == FILE
+    for entry in (damaged, lost):  # what was signed once isn't made as another
+        with pytest.raises(ProofpoolError, match="already"):
+            again.put(entry, FILE)
+    Outbox(tmp_path, give_up_seconds=100).recover()
+    assert (tmp_path / "damaged" / f"{damaged.task_id}.parquet").exists()
+
+
+def test_a_damaged_answer_is_asked_for_again_where_its_entry_is_left(
+    tmp_path: Path, make_entry: Callable[[int], Entry], make_client: Any
+) -> None:
+    entry = make_entry(0)
+    outbox = Outbox(tmp_path, give_up_seconds=100)
+    outbox.put(entry, FILE)
+    outbox.answer_file(entry.task_id).write_bytes(b"{")
+    outbox.recover()
+    assert outbox.pending() == [entry] and outbox.answers() == []
+    outbox.send(entry, make_client(), lambda: 0.0)
+    outbox.recover()
+    assert len(outbox.answers()) == 1 and not outbox.pending()
