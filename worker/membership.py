@@ -23,6 +23,10 @@ class PoolChain(Protocol):
 
     def record(self) -> PoolRecord: ...
 
+    def num_epochs(self) -> int:
+        """How many epochs of the pool's log are anchored; the open one has this number."""
+        ...
+
     def version(self, policy_version: int) -> VersionRecord:
         """Raises ChainError where the chain has no such version yet."""
         ...

@@ -20,6 +20,9 @@ from worker.patience import Patience
 PIECE_BYTES = 1 << 20
 """Of a file that is longer than this: with a line of 20 kB a second a piece is there before its signature expires."""
 
+MOST_EPOCHS_AHEAD = 16
+"""Past the chain's open epoch: a coordinator promises the epoch that is open, and this node may see the chain later."""
+
 
 class Uploads:
     """Example: `uploads.flush()` before and after each task."""
@@ -59,7 +62,15 @@ class Uploads:
             raise Rejected(RejectReason.SIGNATURE_INVALID, f"the coordinator's receipt: {error.why}") from error
         if message.submission_id != submission_id:
             raise Rejected(RejectReason.FILE_MISMATCH, f"the coordinator's receipt is for {message.submission_id}")
+        self._check_promise(message)
         return receipt
+
+    def _check_promise(self, message: Receipt) -> None:
+        """A promise that can't be broken within anybody's life holds the coordinator to nothing."""
+        open_epoch, promised = self._membership.chain.num_epochs(), message.include_by_epoch
+        if promised > open_epoch + MOST_EPOCHS_AHEAD:
+            why = f"the coordinator's receipt promises epoch {promised}, the open one is {open_epoch}"
+            raise Rejected(RejectReason.FILE_MISMATCH, f"{why}: at most {MOST_EPOCHS_AHEAD} more")
 
     def _send_pieces(self, envelope: SubmissionEnvelope, submission_id: str, file: bytes) -> None:
         """Whatever of the file the coordinator hasn't yet. Raises Unreachable, or Rejected."""

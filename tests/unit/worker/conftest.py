@@ -91,6 +91,7 @@ class FakeChain:
     trainer: str
     rules_hash: str
     seconds: int = 1_000_000
+    epochs: int = 1
     versions: dict[int, VersionRecord] = field(default_factory=dict)
 
     def time(self) -> int:
@@ -111,6 +112,9 @@ class FakeChain:
             accuse_seconds=60,
             lease_seconds=60,
         )
+
+    def num_epochs(self) -> int:
+        return self.epochs
 
     def version(self, policy_version: int) -> VersionRecord:
         return self.versions[policy_version]
@@ -158,6 +162,7 @@ class FakePool:
     loses_leases: bool = False
     receipt_signer: Signer | None = None
     receipt_for: str = ""
+    include_by_epoch: int = 1
 
     def publish(self, folder: Path, policy_version: int) -> None:
         """A new version: on the origin, on chain, announced."""
@@ -294,7 +299,9 @@ class FakePool:
             return self._refused(RejectReason.FILE_MISMATCH)
         self.received[submission_id] = envelope, rollouts
         self.files[submission_id] = file
-        receipt = Receipt(submission_id=self.receipt_for or submission_id, received_block=1, include_by_epoch=1)
+        receipt = Receipt(
+            submission_id=self.receipt_for or submission_id, received_block=1, include_by_epoch=self.include_by_epoch
+        )
         return self._answer(Signed[Receipt].by(self.receipt_signer or self.coordinator, receipt, self.domain))
 
     def _piece(self, submission_id: str, offset: int, piece: bytes) -> httpx.Response:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from protocol.client import CoordinatorClient
 from protocol.errors import CoordinatorUnreachable
 from protocol.reasons import RejectReason
 from worker.loop import Worker
 from worker.patience import Patience
-from worker.uploads import Uploads
+from worker.uploads import MOST_EPOCHS_AHEAD, Uploads
 
 PIECE = 1000
 
@@ -92,3 +93,26 @@ def test_a_coordinator_that_keeps_a_byte_of_each_piece_is_not_fed(
     assert asked == [0, 0]
     (answer,) = make_uploads().flush()
     assert answer.receipt is not None
+
+
+@pytest.mark.parametrize("promised", [5 + MOST_EPOCHS_AHEAD + 1, 2**53 - 1])
+def test_a_promise_that_is_never_due_is_no_receipt(make_uploads: Any, pool: Any, promised: int) -> None:
+    pool.chain.epochs, pool.include_by_epoch = 5, promised
+    uploads = make_uploads(piece=1 << 20)
+    with capture_logs() as lines:
+        assert uploads.flush() == []
+    assert [str(promised) in line["why"] for line in lines if line["event"] == "waiting"] == [True]
+    pool.include_by_epoch = 5 + MOST_EPOCHS_AHEAD
+    (answer,) = make_uploads(piece=1 << 20).flush()
+    assert answer.receipt is not None and answer.receipt.message.include_by_epoch == 5 + MOST_EPOCHS_AHEAD
+
+
+def test_a_file_that_is_removed_while_the_worker_runs_holds_nothing_up(make_uploads: Any, pool: Any) -> None:
+    uploads = make_uploads(piece=1 << 20)
+    outbox = uploads._outbox
+    (entry,) = outbox.pending()
+    outbox.answer_file(entry.task_id).with_name(f"{entry.task_id}.parquet").unlink()
+    with capture_logs() as lines:
+        assert uploads.flush() == []
+    assert [line["event"] for line in lines] == ["outbox.set_aside"]
+    assert outbox.pending() == [] and outbox.knows(entry.task_id)
