@@ -19,6 +19,7 @@
     │   └── RankLost                      another process of the same trainer is gone
     ├── NotFound                      1   an id that names nothing here
     ├── NotEligible                   6   not registered, too little stake, wrong version
+    │   └── RolloutTooLong                more tokens than the engine has room for, as it is set up
     └── Rejected                      7   refused by the protocol, with a RejectReason
 
 An error says what happened, why (with the values) and what to do; the command line prints
@@ -143,6 +144,10 @@ class NotEligible(ProofpoolError):
     """The caller isn't registered, hasn't enough stake allotted, or runs another version."""
 
     exit_code = 6
+
+
+class RolloutTooLong(NotEligible):
+    """A request that the engine can never let in, as it is set up: none of those that came with it were added."""
 
 
 class Rejected(ProofpoolError):

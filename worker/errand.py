@@ -56,6 +56,10 @@ class Errand(Generic[T]):
         self._is_hurried = True
         self._paused_until = 0.0
 
+    def put_off(self, seconds: float) -> None:
+        """What the last run gave was of no use: no other begins for so long."""
+        self._patient_until = self._clock.now() + seconds
+
     def take(self) -> T | None:
         """The result, once, where there is one by now; None after what passes, which is waited out."""
         if self._future is None or not self._future.done():

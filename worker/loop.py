@@ -28,7 +28,7 @@ from concurrent.futures import Executor
 from protocol.clock import Clock
 from protocol.engines.base import Completion, Engine, Request
 from protocol.engines.registry import make_engine
-from protocol.errors import ProofpoolError, Unreachable
+from protocol.errors import ProofpoolError, RolloutTooLong, Unreachable
 from protocol.prover import in_task_order, proofs_of, reward_of, rollout_of
 from protocol.rollouts import Rollout
 from protocol.telemetry import get_logger
@@ -85,6 +85,7 @@ class Worker:
         self._sending = Errand(self.uploads.flush, executor, clock, patience.another(), SEND_SECONDS)
         self._ahead = Errand(self._next_of_loaded, executor, clock, patience.another(quiet=True), AHEAD_SECONDS)
         self._renewing = Errand(self.renewals.renew, executor, clock, patience.another())
+        self._cramped = patience.another()
         self._clock = clock
         self._patience = patience
         self._stop = threading.Event()
@@ -186,10 +187,17 @@ class Worker:
             get_logger().info("weights.loaded", policy_version=policy_version)
 
     def board(self, work: Work) -> None:
-        """Give the engine a task's requests, beside those of others of its policy version."""
+        """Give the engine a task's requests, beside those of others of its policy version.
+
+        Raises RolloutTooLong for one that the engine has no room for: its lease is returned.
+        """
         requests = self.requests(work)
+        try:
+            self.engine.add(requests)
+        except RolloutTooLong:
+            self.tasks.give_back(work.signed_task)
+            raise
         self.flights.board(work, requests, self._clock.now())
-        self.engine.add(requests)
 
     def requests(self, work: Work) -> list[Request]:
         """What the engine is asked for: every rollout of the task."""
@@ -271,9 +279,18 @@ class Worker:
         if self._ahead.is_under_way:
             work = self._ahead.take()
             if work is not None:
-                self.board(work)
+                self._board_ahead(work)
         elif self._has_room_ahead() and self.weights.newest() == self._loaded_version:
             self._ahead.start()
+
+    def _board_ahead(self, work: Work) -> None:
+        """What is in the engine goes on where there is no room for this one."""
+        try:
+            self.board(work)
+        except RolloutTooLong as error:
+            self._ahead.put_off(self._cramped.wait_for(error))
+        else:
+            self._cramped.rewarded()
 
     def _has_room_ahead(self) -> bool:
         return not self.engine.num_waiting and len(self.flights) < self.bounds.max_tasks

@@ -70,10 +70,14 @@ class Tasks:
         Raises Unreachable; those not yet returned stay remembered.
         """
         for signed_task in self._leases.open():
-            try:
-                self._return(signed_task)
-            except (Rejected, NotFound) as error:
-                get_logger().warning("task.kept", counter=signed_task.message.counter, why=str(error))
+            self.give_back(signed_task)
+
+    def give_back(self, signed_task: Signed[Task]) -> None:
+        """Return one; where that is refused it stays remembered. Raises Unreachable."""
+        try:
+            self._return(signed_task)
+        except (Rejected, NotFound) as error:
+            get_logger().warning("task.kept", counter=signed_task.message.counter, why=str(error))
 
     def check_beacon(self, signed_task: Signed[Task]) -> None:
         """The seed must come from the chain: raises VerificationFailed where the task names another beacon."""

@@ -25,7 +25,7 @@ from protocol.engines.paged_cache import BLOCK_TOKENS, Blocks, PagedCache, num_b
 from protocol.engines.parts import Indices
 from protocol.engines.rows import Rows, Slots
 from protocol.engines.shared_prompts import SharedPrompt, SharedPrompts, num_own_blocks
-from protocol.errors import ProofpoolError
+from protocol.errors import ProofpoolError, RolloutTooLong
 from protocol.forward import CausalLM
 from protocol.sampling import Float32Array, Tokens
 from protocol.sampling_torch import draw_rows
@@ -116,7 +116,7 @@ class Batch:
             if most > self._cache.num_blocks:
                 limit = self._cache.num_blocks * BLOCK_TOKENS
                 what = f"{most * BLOCK_TOKENS} tokens of keys and values against {limit}"
-                raise ProofpoolError("a rollout may outgrow the cache", what, "raise max_cache_tokens")
+                raise RolloutTooLong("a rollout may outgrow the cache", what, "raise `max_cache_tokens`")
         self._waiting.extend(requests)
 
     @property

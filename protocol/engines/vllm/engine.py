@@ -29,7 +29,7 @@ from protocol.engines.vllm.desk import PackedDraws
 from protocol.engines.vllm.draws import Asked
 from protocol.engines.vllm.library import out_of_sight, quiet, require_library
 from protocol.engines.vllm.options import ModelRunner, VllmOptions
-from protocol.errors import ConfigError, ProofpoolError
+from protocol.errors import ConfigError, ProofpoolError, RolloutTooLong
 from protocol.rules import SamplingRules
 from protocol.weights import ModelConfig
 
@@ -192,8 +192,10 @@ class VllmEngine:
         for request in requests:
             length = len(request.input_tokens) + request.sampling.max_new_tokens
             if length > most:
-                raise ProofpoolError(
-                    "a rollout is longer than the engine has room for", f"{length} tokens, at most {most}"
+                raise RolloutTooLong(
+                    "a rollout is longer than the engine has room for",
+                    f"{length} tokens, at most {most}",
+                    "raise `vllm_max_length`, or choose a pool with shorter rollouts",
                 )
 
     def _completion(self, request: Request, sampled: Sequence[int], draws: PackedDraws) -> Completion:

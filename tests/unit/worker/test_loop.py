@@ -9,12 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from protocol.api import SubmissionEnvelope
 from protocol.engines.base import Request
 from protocol.engines.torch import TorchEngine
 from protocol.environments.registry import environment_of
-from protocol.errors import ChainError, MalformedFile, NotEligible, SignatureInvalid, Unreachable, VerificationFailed
+from protocol.errors import (
+    ChainError,
+    MalformedFile,
+    NotEligible,
+    RolloutTooLong,
+    SignatureInvalid,
+    Unreachable,
+    VerificationFailed,
+)
 from protocol.prompts import task_prompts
 from protocol.randomness import task_seed
 from protocol.reasons import RejectReason
@@ -431,3 +440,36 @@ def test_a_disk_that_is_full_for_a_lease_costs_the_lease_nothing(
     worker.turn()
     assert [e.submission.message.counter for e, _ in pool.received.values()] == [0], "it is asked for what was lost"
     assert len(pool.tasks) == 1
+
+
+def test_a_rollout_that_the_engine_has_no_room_for_is_handed_back_and_waited_out(
+    make_worker: MakeWorker, pool: Any, make_clock: Callable[[int], Any]
+) -> None:
+    worker = make_worker(engine=TorchEngine(max_cache_tokens=16), clock=(clock := make_clock(3)))
+    with capture_logs() as lines:
+        worker.run(threading.Event())
+    assert len(clock.waits) == 3 and not pool.received
+    assert pool.returned == [task.message.id(pool.domain) for task in pool.tasks]
+    assert worker.leases.open() == [] and not worker.flights
+    told = [line for line in lines if line["event"] == "waiting"]
+    assert "max_cache_tokens" in told[0]["todo"]
+    make_worker(engine=TorchEngine()).turn()
+    assert len(pool.received) == 1
+
+
+def test_a_task_without_room_leaves_those_in_the_engine_alone(
+    make_worker: MakeWorker, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = make_worker(bounds=Bounds(max_tasks=2))
+    add, num_added = worker.engine.add, []
+
+    def cramped(requests: Any) -> None:
+        num_added.append(len(requests))
+        if len(num_added) == 2:
+            raise RolloutTooLong("a rollout may outgrow the cache")
+        add(requests)
+
+    monkeypatch.setattr(worker.engine, "add", cramped)
+    worker.turn()
+    assert [e.submission.message.counter for e, _ in pool.received.values()] == [0]
+    assert pool.returned == [pool.tasks[1].message.id(pool.domain)]
