@@ -29,9 +29,10 @@ def parse_amount(text: str, name: str) -> int:
         whole, _, rest = text.partition(".")
         wei = int(whole + rest.ljust(DECIMALS, "0"))
     else:
-        raise UsageError(
-            "that is no amount", f"{name} {text}", "give a number such as 100 or 0.5, or base units: 15wei"
-        )
+        is_finer = re.fullmatch(r"[0-9]{1,20}\.[0-9]+", text) is not None
+        why = f"{name} {text}" + (f" has more than {DECIMALS} decimal places" if is_finer else "")
+        todo = f"give a number such as 100 or 0.5, {DECIMALS} places at most, or base units: 15wei"
+        raise UsageError("that is no amount", why, todo)
     if wei > MAX_WEI:
         raise UsageError("that is more than there can be", f"{name} {text}", f"at most {MAX_WEI}wei")
     return wei

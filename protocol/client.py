@@ -8,6 +8,7 @@ caller's plan, not this module's: every call is idempotent.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -48,6 +49,20 @@ MAX_DIGITS = 10
 
 T = TypeVar("T", bound=BaseModel)
 A = TypeVar("A")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def base_url(text: str) -> str:
+    """Where a coordinator's endpoints are, without the one that a browser was pointed at. Raises UsageError.
+
+    >>> base_url("http://127.0.0.1:8700/v1/pool")
+    'http://127.0.0.1:8700'
+    """
+    if _SCHEME.match(text) is None:
+        raise UsageError(
+            "that is no coordinator's URL", f"{text!r} has no scheme", f"put http:// in front: http://{text}"
+        )
+    return re.sub(r"/v1(/pool)?$", "", text.rstrip("/"))
 
 
 class CoordinatorClient:
@@ -62,7 +77,7 @@ class CoordinatorClient:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         # An encoded body could unfold without bound.
-        headers = {"Accept-Encoding": "identity"}
+        headers, url = {"Accept-Encoding": "identity"}, base_url(url)
         try:
             self._http = impatient(
                 httpx.Client(base_url=url, auth=auth, timeout=timeout_seconds, transport=transport, headers=headers)

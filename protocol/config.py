@@ -14,7 +14,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from protocol.errors import ConfigError
+from protocol.address import small
+from protocol.errors import ConfigError, UsageError
 from protocol.files import write_atomically
 from protocol.wire import Address as WireAddress
 
@@ -26,7 +27,10 @@ class RoleConfig(BaseModel):
 
 
 def _lower_case(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
+    try:
+        return small(value, "the address") if isinstance(value, str) else value
+    except UsageError as error:
+        raise ValueError(f"{error.what}: {error.why}; {error.todo}") from error
 
 
 Address = Annotated[WireAddress, BeforeValidator(_lower_case)]

@@ -34,6 +34,10 @@ def up(
         Path | None, typer.Option(help="Where the run is kept; a new folder in runs/ without it.")
     ] = None,
     chain: Annotated[str | None, typer.Option(help="A node to use instead of starting one.")] = None,
+    timeout_seconds: Annotated[
+        float | None,
+        typer.Option(min=1, help="How long a run may take, 900 by default; with --keep, how long without progress."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")] = False,
     keep: Annotated[bool, typer.Option(help="Leave everything running until interrupted.")] = False,
 ) -> int:
@@ -51,5 +55,6 @@ def up(
         "engine": engine,
         "worker_python": worker_python,
         "chain_url": chain,
+        "timeout_seconds": timeout_seconds,
     }
     return run_testnet(load_config(Plan, "testnet", flags=flags), run_dir, as_json=as_json, keep=keep)

@@ -58,6 +58,7 @@ class Plan(RoleConfig):
     recipe: dict[str, Any] = Field(default_factory=lambda: dict(RECIPE))
     """The trainer's (`trainer/learner.py:RecipeConfig`)."""
     timeout_seconds: float = Field(default=900.0, gt=0)
+    """A run that isn't done by then has failed; one that is kept, where it has waited so long for the same thing."""
 
     @field_validator("cheats")
     @classmethod

@@ -86,19 +86,31 @@ class Run:
             self._stop_workers()
         self._check_processes()
 
-    def run_until_done(self, watch: Callable[[Progress], None] = lambda progress: None) -> None:
-        """Turn until done or out of time; `watch` sees each turn."""
+    def run_until_done(
+        self, watch: Callable[[Progress], None] = lambda progress: None, *, is_kept: bool = False
+    ) -> None:
+        """Turn until done or out of time; `watch` sees each turn.
+
+        The time of a run that `is_kept` counts from its last progress: it may go on for as long as it gets on.
+        """
         never = threading.Event()
         while not self.is_done():
             self.turn()
-            watch(self.progress())
-            if self.seconds > self.plan.timeout_seconds:
-                raise ProofpoolError(
-                    "the testnet isn't done in time",
-                    f"waiting for {self.progress().waiting} after {self.seconds:.0f} s",
-                    f"read the logs in {self.run_dir / 'logs'}",
-                )
+            progress = self.progress()
+            watch(progress)
+            self._check_time(progress, is_kept=is_kept)
             self.clock.wait(never, LOOK_SECONDS)
+
+    def _check_time(self, progress: Progress, *, is_kept: bool) -> None:
+        """Raises ProofpoolError once it is up."""
+        seconds, most = progress.waiting_seconds if is_kept else self.seconds, self.plan.timeout_seconds
+        if seconds > most:
+            how = "without progress" if is_kept else "of running"
+            raise ProofpoolError(
+                "the testnet isn't done in time",
+                f"waiting for {progress.waiting} after {seconds:.0f} s {how}, `timeout_seconds` is {most:g}",
+                f"read the logs in {self.run_dir / 'logs'}; --timeout-seconds gives it longer",
+            )
 
     def is_done(self) -> bool:
         """All steps taken, every worker heard of, no task at hand, all that came in settled, every cheat slashed."""

@@ -39,7 +39,7 @@ def run_testnet(plan: Plan, asked_folder: Path | None, *, as_json: bool, keep: b
         run = Run(plan, folder, clock)
         try:
             with written_in(folder):
-                summary = _follow(run, clock, console, pass_windows=not keep)
+                summary = _follow(run, clock, console, keep=keep)
             _tell(summary, console, as_json=as_json)
             if keep:
                 _wait_for_the_user(run, summary, console)
@@ -65,17 +65,17 @@ def interrupted_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _follow(run: Run, clock: Clock, console: Console, *, pass_windows: bool) -> Summary:
-    """`pass_windows`: nobody is going to challenge anything any more, so what is earned is paid at once."""
+def _follow(run: Run, clock: Clock, console: Console, *, keep: bool) -> Summary:
+    """Without `keep` nobody is going to challenge anything any more, so what is earned is paid at once."""
     write_resolved(run.plan, run.run_dir)
     with stage("chain, contracts and the first roles", console, clock):
         run.start()
     print_lines(banner(run).splitlines(), console)
     workers = [Worker(p.name, p.node.address, p.cheat) for p in run.accounts.providers]
     with RunTable(workers) as table:
-        run.run_until_done(table.update)
+        run.run_until_done(table.update, is_kept=keep)
     with stage("claims and audit", console, clock):
-        findings = close(run, clock, pass_windows=pass_windows)
+        findings = close(run, clock, pass_windows=not keep)
     with stage("pass rates of the first and the last weights", console, clock):
         rates = pass_rates(run.site.relay_url, list(findings.releases), run.run_dir / "evaluation")
     summary = summarise(run, findings, rates, run.seconds)

@@ -17,7 +17,7 @@ from protocol.api import PoolInfo
 from protocol.chain.contracts import Contracts
 from protocol.chain.deployment import connect
 from protocol.chain.pool import ChainPool
-from protocol.client import CoordinatorClient
+from protocol.client import CoordinatorClient, base_url
 from protocol.clock import SystemClock
 from protocol.doctor import Finding
 from protocol.environments.registry import environment_of
@@ -86,7 +86,7 @@ def _clock(config: WorkerConfig) -> Finding:
     """Signed requests expire: a clock that is off has all of them refused."""
     before = datetime.now(UTC)
     try:
-        url = f"{config.coordinator_url.rstrip('/')}/v1/healthz"
+        url = f"{base_url(config.coordinator_url)}/v1/healthz"
         with impatient(httpx.Client(timeout=ASK_SECONDS)) as http, http.stream("GET", url) as answer:
             there = parsedate_to_datetime(answer.headers["Date"])
     except (httpx.HTTPError, httpx.InvalidURL, KeyError, ValueError):

@@ -61,6 +61,7 @@ def init(
     On a terminal what isn't given is asked for. Nothing is overwritten. The pool's contracts are checked on the chain.
     """
     from protocol.address import parse_address
+    from protocol.client import base_url
     from protocol.keyring import key_file, keys_folder, make_folder
     from protocol.passwords import choose_password, get_password, is_terminal
     from worker.init import Answers
@@ -72,7 +73,7 @@ def init(
         make_folder(keys_folder())
         named = key_file(str(named), keys_folder())
     answers = Answers(
-        coordinator_url=_asked(coordinator, "--coordinator", "the coordinator's URL", may_ask),
+        coordinator_url=base_url(_asked(coordinator, "--coordinator", "the coordinator's URL", may_ask)),
         chain_url=_asked(chain, "--chain", "URL of a node of its chain", may_ask),
         keystore=named,
         password_file=password_file,

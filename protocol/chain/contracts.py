@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from contracts import artifacts
+from protocol.address import small
 from protocol.api import ContractAddresses
 from protocol.canonical import JsonValue, hex0x
 from protocol.chain.abi import ContractAbi, ErrorTable
@@ -78,7 +79,7 @@ class Contracts:
         """
         rpc = JsonRpc(url, clock=clock)
         try:
-            return cls._checked(rpc, ledger.lower(), chain_id)
+            return cls._checked(rpc, small(ledger, "the Ledger"), chain_id)
         except BaseException:
             rpc.close()
             raise

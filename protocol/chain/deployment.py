@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from protocol.address import small
 from protocol.api import ContractAddresses
 from protocol.chain.contracts import NAMES, Contracts
 from protocol.clock import Clock
@@ -110,7 +111,7 @@ def connect(
             )
         return Contracts.connect(url, ledger, clock, chain_id=chain_id)
     expected = read_deployment(deployment)
-    if ledger is not None and ledger.lower() != expected.ledger:
+    if ledger is not None and small(ledger, "the Ledger") != expected.ledger:
         raise ConfigError(
             "two deployments are named", f"Ledger {ledger}, and {expected.ledger} in {deployment}", "name one"
         )

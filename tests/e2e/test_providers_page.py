@@ -26,7 +26,7 @@ from protocol.waiting import Waiting
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "providers.md"
 PROOFPOOL = [sys.executable, "-m", "protocol.cli"]
-COORDINATOR = re.compile(r"coordinator +(http\S+)/v1/pool")
+COORDINATOR = re.compile(r"coordinator +(http\S+)")
 NODE = re.compile(r"chain +.*(http\S+)")
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 

@@ -74,11 +74,12 @@ def hash32(text: str, what: str = "id", todo: str = "the coordinator's GET /v1/l
 
 def address(text: str, todo: str = "copy it from the registration, or from a row of the log") -> str:
     """Small letters, as addresses are compared here; wallets and explorers print a checksum's capitals."""
+    from protocol.address import small
     from protocol.errors import UsageError
 
     if not re.fullmatch(r"0x[0-9a-fA-F]{40}", text):
         raise UsageError("that is no address", f"{text}: an address is 0x and 40 hexadecimal digits", todo)
-    return text.lower()
+    return small(text, "the address")
 
 
 def _submission_id(text: str) -> str:

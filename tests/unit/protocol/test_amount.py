@@ -14,6 +14,15 @@ def test_every_amount_comes_back_in_either_spelling(wei: int) -> None:
     assert parse_amount(f"{wei}wei", "--amount") == parse_amount(f"{wei} wei", "--amount") == wei
 
 
+def test_more_places_than_there_are_is_said_to_be_that() -> None:
+    with pytest.raises(UsageError) as error:
+        parse_amount("0.1234567890123456789", "--amount")
+    assert "more than 18 decimal places" in error.value.why and "18 places at most" in error.value.todo
+    with pytest.raises(UsageError) as error:
+        parse_amount("many", "--amount")
+    assert "decimal" not in error.value.why
+
+
 @pytest.mark.parametrize(
     "text", ["-1", "1e3", "0.0000000000000000001", "1,5", "many", "", "wei", "1.5wei", f"{MAX_WEI + 1}wei"]
 )

@@ -8,7 +8,7 @@ import pytest
 
 import protocol.client
 from protocol.client import MAX_ANSWER_BYTES, CoordinatorClient
-from protocol.errors import CoordinatorUnreachable, Rejected
+from protocol.errors import CoordinatorUnreachable, ProofpoolError, Rejected, UsageError
 from protocol.reasons import RejectReason
 from protocol.unfolding import MAX_VALUES
 
@@ -115,3 +115,24 @@ def test_a_refusal_that_asks_for_nothing_may_be_asked_again_at_once() -> None:
     with pytest.raises(CoordinatorUnreachable) as caught:
         client(lambda request: httpx.Response(503)).lease(0)
     assert caught.value.retry_after_seconds == 0
+
+
+@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/", "/v1/pool", "/v1/pool/"])
+def test_a_coordinators_url_may_be_the_one_of_an_endpoint(path: str) -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return httpx.Response(404)
+
+    at = CoordinatorClient(f"http://pool:8700{path}", transport=httpx.MockTransport(answer))
+    with pytest.raises(ProofpoolError):
+        at.pool()
+    assert (at.url, asked) == ("http://pool:8700", ["http://pool:8700/v1/pool"])
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:52699", "pool.example"])
+def test_a_url_without_a_scheme_is_said_to_lack_it(url: str) -> None:
+    with pytest.raises(UsageError) as error:
+        CoordinatorClient(url)
+    assert error.value.todo == f"put http:// in front: http://{url}"

@@ -14,10 +14,14 @@ from typing import Any
 import pytest
 
 from protocol.cli import run as run_command
+from protocol.errors import ProofpoolError
 from testnet import up
+from testnet.plan import Plan
 from testnet.ports import HOST, Ports
 from testnet.run import Run
 from testnet.summary import Summary
+from testnet.table import Progress
+from testnet.tally import Tally
 from tests.unit.testnet.summaries import SUMMARY
 
 FAILED = SUMMARY.model_copy(update={"checks": {"audit": False}})
@@ -33,7 +37,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
 
 def follow(monkeypatch: pytest.MonkeyPatch, outcome: Callable[[], Summary]) -> None:
     """Have every run come to `outcome`."""
-    monkeypatch.setattr(up, "_follow", lambda run, clock, console, *, pass_windows: outcome())
+    monkeypatch.setattr(up, "_follow", lambda run, clock, console, *, keep: outcome())
 
 
 def fail(error: BaseException) -> Any:
@@ -131,3 +135,24 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(
     assert len(stopped) == 1
     assert not capsys.readouterr().out
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(("is_kept", "waited", "is_over"), [(False, 1, True), (True, 1, False), (True, 11, True)])
+def test_a_run_that_is_kept_may_take_as_long_as_it_gets_on(
+    is_kept: bool, waited: float, is_over: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100 seconds, ten of which are allowed: a kept run counts those without progress."""
+    times = iter([0.0, *[100.0] * 8])
+    clock = SimpleNamespace(now=lambda: next(times), wait=lambda stop, seconds: False)
+    run = Run(Plan(timeout_seconds=10), tmp_path, clock)
+    done = iter([False, True])
+    monkeypatch.setattr(run, "is_done", lambda: next(done))
+    monkeypatch.setattr(run, "turn", lambda: None)
+    progress = Progress(tally=Tally(), num_steps=3, waiting="the trainer to take step 2", waiting_seconds=waited)
+    monkeypatch.setattr(run, "progress", lambda: progress)
+    if not is_over:
+        run.run_until_done(is_kept=is_kept)
+        return
+    with pytest.raises(ProofpoolError, match="in time") as error:
+        run.run_until_done(is_kept=is_kept)
+    assert "`timeout_seconds` is 10" in error.value.why and "--timeout-seconds" in error.value.todo

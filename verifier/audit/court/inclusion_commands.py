@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -51,6 +50,7 @@ def challenge_inclusion(
     A kept promise costs it: name the --coordinator to have its log looked at first. Run it again after the deadline:
     where nobody showed the leaf, that makes the coordinator pay.
     """
+    from protocol.address import parse_address
     from protocol.canonical import is_hash32
     from protocol.client import CoordinatorClient
     from protocol.errors import UsageError
@@ -60,14 +60,13 @@ def challenge_inclusion(
     if is_forced := is_hash32(promise.lower()):
         if pool is None:
             raise UsageError("a forced submission is one of a pool", "HASH without --pool", "give --pool ID")
-        if answerable is not None and not re.fullmatch("0x[0-9a-fA-F]{40}", answerable):
-            raise UsageError("that is no address", answerable, "give --answerable 0x and 40 hexadecimal digits")
+        answerable = None if answerable is None else parse_address(answerable, "--answerable")
     todo = "give DATA/outbox/TASK.answer.json of the worker, or a file of `proofpool audit bundle`"
     what = "a submission with its receipt"
     promised = None if is_forced else read_document(Path(promise), Promised, what, todo)
     with sending(chain, ledger, keystore, password_file) as sender:
         found = (
-            forced_promise(sender.contracts, pool or 0, promise.lower(), answerable and answerable.lower())
+            forced_promise(sender.contracts, pool or 0, promise.lower(), answerable)
             if promised is None
             else receipt_promise(sender.contracts, promised)
         )

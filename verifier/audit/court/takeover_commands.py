@@ -115,13 +115,14 @@ def claim(
 
     FILE is the coordinator's statement (GET /v1/earnings), or without a coordinator one of `audit attest-earnings`.
     """
+    from protocol.address import parse_address
     from verifier.audit.court.takeover import Committer
     from verifier.takeover import AttestedEarnings
 
-    document = _read(file, AttestedEarnings)
+    document, whose = _read(file, AttestedEarnings), parse_address(account, "--account")
     with sending(chain, ledger, keystore, password_file) as sender:
-        amount_wei = Committer(sender.contracts, document.pool_id, sender.lane).claim(document, account.lower())
-    tell(as_json, {"account": account.lower(), "amount_wei": str(amount_wei)})
+        amount_wei = Committer(sender.contracts, document.pool_id, sender.lane).claim(document, whose)
+    tell(as_json, {"account": whose, "amount_wei": str(amount_wei)})
 
 
 @contextmanager
