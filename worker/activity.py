@@ -22,6 +22,7 @@ FORGET_SECONDS = 900.0
 """An obstacle that nothing was said of for so long is gone: whoever waited for it gave up."""
 MAX_LABELS = 32
 """Different obstacles that are counted apart; more are `other`."""
+_DATES = ("last_submission_time",)
 
 Phase = Literal["joining", "working", "stopping", "stopped"]
 
@@ -72,11 +73,13 @@ class WorkerState(_Shape):
 class Activity:
     """Example: `configure_logging("worker", observers=[activity.observe])`, then `activity.state()`; any thread."""
 
-    def __init__(self, clock: Clock, version: str) -> None:
+    def __init__(self, clock: Clock, version: str, pace: Clock | None = None) -> None:
+        """`clock` dates what is told; `pace` (without it, `clock` too) measures how long ago it was."""
         self._clock = clock
+        self._pace = pace or clock
         self._lock = threading.Lock()
         self._version = version
-        self._started_time = self._progress_time = clock.now()
+        self._started_time = self._progress_time = self._pace.now()
         self._values: dict[str, Any] = {"phase": "joining"}
         self._waiting: dict[str, Obstacle] = {}
         self._waited: dict[str, float] = {}
@@ -88,7 +91,7 @@ class Activity:
     def observe(self, event: str, fields: Mapping[str, Any]) -> None:
         """Take in one line of the log."""
         with self._lock:
-            now = self._clock.now()
+            now = self._pace.now()
             if event == "waiting":
                 return self._wait(fields, now)
             self._progress_time = now
@@ -99,27 +102,29 @@ class Activity:
     def state(self) -> WorkerState:
         """As it is now."""
         with self._lock:
-            now = self._clock.now()
+            now = self._pace.now()
+            shift = self._clock.now() - now  # as this machine's clock has it now, whoever set it meanwhile
             self._forget(now)
             waited = dict(self._waited)
             for one in self._waiting.values():
                 _add(waited, one.obstacle, now - one.since_time)
             known = {"node": None, "pool_id": None, "loaded_version": None, "fetched_version": None}
             last = {"last_submission_id": None, "last_submission_time": None}
+            values = {name: value + shift if name in _DATES else value for name, value in self._values.items()}
             return WorkerState(
                 pid=os.getpid(),
                 version=self._version,
-                started_time=self._started_time,
-                written_time=now,
-                progress_time=self._progress_time,
-                waiting=tuple(self._waiting.values()),
+                started_time=self._started_time + shift,
+                written_time=now + shift,
+                progress_time=self._progress_time + shift,
+                waiting=tuple(_dated(one, shift) for one in self._waiting.values()),
                 waited_seconds=waited,
                 num_tasks=dict(self._tasks),
                 num_received=self._num_received,
                 num_refused=dict(self._refused),
                 num_tokens=self._num_tokens,
                 tokens_per_second=self._tokens_per_second(now),
-                **{**known, **last, **self._values},
+                **{**known, **last, **values},
             )
 
     def _wait(self, fields: Mapping[str, Any], now: float) -> None:
@@ -166,6 +171,11 @@ class Activity:
             self._recent.popleft()
         seconds = min(WINDOW_SECONDS, now - self._started_time)
         return round(sum(num for _, num in self._recent) / seconds, 2) if seconds > 0 else 0.0
+
+
+def _dated(obstacle: Obstacle, shift: float) -> Obstacle:
+    times = {"since_time": obstacle.since_time + shift, "told_time": obstacle.told_time + shift}
+    return obstacle.model_copy(update=times)
 
 
 def _add(waited: dict[str, float], obstacle: str, seconds: float) -> None:

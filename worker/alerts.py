@@ -59,12 +59,16 @@ class Lookout:
         http: httpx.Client,
         webhook: str | None,
         clock: Clock,
+        pace: Clock,
     ) -> None:
+        """`clock` dates the messages; `pace` measures what goes by, whoever sets this machine's clock."""
         self._config = config
         self._look = look
         self._http = http
         self._webhook = webhook
         self._clock = clock
+        self._pace = pace
+        self._shift = clock.now() - pace.now()
         self._file = config.data_dir / FOLDER / ALERTS_FILE
         self._limits = Limits(minutes=config.alert_minutes, disk_bytes=config.alert_disk_bytes, pool_id=config.pool_id)
         self._memory = _recalled(self._file, clock.now())
@@ -88,25 +92,37 @@ class Lookout:
         """Look once, keep what is new, and send what isn't sent."""
         self.status = self._look()
         free_bytes = shutil.disk_usage(self._config.data_dir).free
+        self._memory = self._in_step()
         after = advance(self._memory, self.status, free_bytes, self._limits, self._clock.now())
         for message in after.unsent[len(self._memory.unsent) :]:
             get_logger().warning(f"alert.{message.event}", kind=message.kind, summary=message.summary)
         self._keep(after if self._webhook else after.model_copy(update={"unsent": ()}))
         self._send()
 
+    def _in_step(self) -> Memory:
+        """What is remembered, its date moved along where somebody has set this machine's clock."""
+        shift = self._clock.now() - self._pace.now()
+        jumped, self._shift = shift - self._shift, shift
+        return self._memory.model_copy(update={"accepted_time": self._memory.accepted_time + jumped})
+
     def _run(self) -> None:
-        """No error of a look or a webhook ends the work."""
+        """No error of a look or a webhook ends the work; a bug ends the lookout, and is told."""
         while True:
             try:
                 self.turn()
             except (ProofpoolError, OSError) as error:
                 get_logger().warning("lookout.failed", why=str(error))
+            except Exception as error:
+                self.status = None  # metrics tell nothing rather than what was
+                why, todo = f"{type(error).__name__}: {error}", "report it; alerts go on after a restart"
+                get_logger().error("lookout.ended", why=why, todo=todo)
+                raise
             if self._clock.wait(self._stop, self._config.look_seconds):
                 return
 
     def _send(self) -> None:
         """In order; what isn't taken is sent at the next look, and stays across restarts."""
-        while self._webhook and self._memory.unsent and self._clock.now() >= self._quiet_until:
+        while self._webhook and self._memory.unsent and self._pace.now() >= self._quiet_until:
             message, *left = self._memory.unsent
             if fault := _post(self._http, self._webhook, message):
                 return self._postpone(message, fault)
@@ -117,7 +133,7 @@ class Lookout:
     def _postpone(self, message: AlertMessage, fault: str) -> None:
         """Twice as long each time, up to an hour."""
         self._pause_seconds = min(MOST_PAUSE_SECONDS, 2 * self._pause_seconds or self._config.look_seconds)
-        self._quiet_until = self._clock.now() + self._pause_seconds
+        self._quiet_until = self._pace.now() + self._pause_seconds
         num_unsent = len(self._memory.unsent)
         get_logger().warning("alert.unsent", kind=message.kind, why=fault, num_unsent=num_unsent)
 

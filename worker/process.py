@@ -45,10 +45,11 @@ def run_worker(
     """Work until a signal comes. Raises SelfCheckFailed, ConfigError, KeyFailure, WrongChain: no wait can mend them."""
     config = load_config(WorkerConfig, "worker", file, flags=flags)
     clock = SystemClock()
-    activity = Activity(clock, installed_version("proofpool"))
+    pace = SteadyClock()
+    activity = Activity(clock, installed_version("proofpool"), pace)
     configure_logging("worker", config.log_format, observers=[activity.observe])
     torch.set_num_threads(config.num_threads)
-    with surrounded(config, activity, clock):
+    with surrounded(config, activity, clock, pace):
         WorkerProcess(config, worker_class, clock, stop_on_signals("worker")).run()
 
 

@@ -24,14 +24,16 @@ from worker.status import look
 
 
 @contextmanager
-def surrounded(config: WorkerConfig, activity: Activity, clock: Clock) -> Iterator[None]:
-    """Raises ConfigError where another worker has the folder or the address, or the webhook is none."""
+def surrounded(config: WorkerConfig, activity: Activity, clock: Clock, pace: Clock) -> Iterator[None]:
+    """`clock` dates, `pace` measures what goes by.
+
+    Raises ConfigError where another worker has the folder or the address, or the webhook is none."""
     with ExitStack() as stack:
         webhook = webhook_of(config, os.environ)
         stack.enter_context(StateFile(config.data_dir, activity, clock))
         if config.metrics_address or webhook:
             http = stack.enter_context(impatient(httpx.Client()))
-            lookout = stack.enter_context(Lookout(config, lambda: look(config, clock), http, webhook, clock))
+            lookout = stack.enter_context(Lookout(config, lambda: look(config, clock), http, webhook, clock, pace))
             if config.metrics_address:
                 metrics = WorkerMetrics(activity, config.data_dir, lambda: lookout.status, lookout.num_open)
                 address, stall_seconds = config.metrics_address, config.stall_seconds

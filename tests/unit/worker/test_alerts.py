@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,11 +39,26 @@ def row(number: int, standing: str = "accepted", state: PaymentState = PaymentSt
 
 
 @dataclass
+class SetClock:
+    """This machine's clock, so many seconds off: what goes by is the still clock's."""
+
+    pace: StillClock
+    off: float = 0.0
+
+    def now(self) -> float:
+        return self.pace.now() + self.off
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        return self.pace.wait(stop, seconds)
+
+
+@dataclass
 class Watched:
     """A lookout with what it sees and whom it tells."""
 
     make: Callable[[], Lookout]
     clock: StillClock
+    wall: SetClock
     status: NodeStatus
     answers: list[int] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -76,10 +92,14 @@ def watched(
 ) -> Iterator[Watched]:
     (tmp_path / "data").mkdir()
     clock = StillClock()
+    wall = SetClock(clock)
     config = make_config(alert_minutes=10, alert_disk_bytes=0)
     with httpx.Client(transport=httpx.MockTransport(lambda request: found.handle(request))) as http:
         found = Watched(
-            lambda: Lookout(config, lambda: found.status, http, URL, clock), clock, make_status(recent=(row(1),))
+            lambda: Lookout(config, lambda: found.status, http, URL, wall, clock),
+            clock,
+            wall,
+            make_status(recent=(row(1),)),
         )
         found.restarts()
         yield found
@@ -218,3 +238,32 @@ def test_an_answer_without_end_or_to_elsewhere_holds_nothing_up(
     watched.sees(allotment_wei=0)
     assert len(requests) == 1
     assert (watched.lookout._memory.unsent == ()) is is_taken
+
+
+def test_a_bug_in_a_look_ends_the_lookout_and_is_told(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched.sees()
+    assert watched.lookout.status is not None
+
+    def fails() -> NodeStatus:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(watched.lookout, "_look", fails)
+    with capture_logs() as lines, pytest.raises(RuntimeError):
+        watched.lookout._run()
+    assert [(line["event"], line["why"]) for line in lines] == [("lookout.ended", "RuntimeError: a bug")]
+    assert watched.lookout.status is None
+
+
+@pytest.mark.parametrize("off", [-3600.0, 3600.0])
+def test_who_sets_the_clock_neither_silences_an_alert_nor_raises_one(watched: Watched, off: float) -> None:
+    watched.answers = [500]
+    assert watched.sees(allotment_wei=0) == []
+    watched.wall.off = off
+    assert watched.sees() == [], "it is postponed still"
+    watched.clock.time += 60
+    assert watched.sees() == ["stake_low opened"]
+    watched.clock.time += 539
+    assert watched.sees() == []
+    watched.clock.time += 1
+    assert watched.sees() == ["nothing_accepted opened"], "ten minutes went by, whatever the clock says"
+    assert watched.bodies[-1]["time"] == watched.wall.now()

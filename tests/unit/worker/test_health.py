@@ -118,3 +118,21 @@ def test_an_address_that_is_taken_is_refused(server: HealthServer, activity: Act
 
 def test_metrics_are_off_unless_asked_for(make_config: Callable[..., WorkerConfig]) -> None:
     assert make_config().metrics_address is None
+
+
+@pytest.mark.parametrize("off", [-3600.0, 3600.0])
+def test_who_sets_the_clock_makes_nobody_stuck_or_well(off: float) -> None:
+    wall, pace = StillClock(), StillClock()
+    activity = Activity(wall, "0.1.0", pace)
+    activity.observe("submission.received", {"submission_id": "0x01"})
+    wall.time += off
+    assert health_of(activity.state(), 900).idle_seconds == 0
+    for clock in (wall, pace):
+        clock.time += 901
+    state = activity.state()
+    assert health_of(state, 900).status == "stuck"
+    assert state.written_time == wall.time and state.last_submission_time == wall.time - 901
+    activity.observe("waiting", DOWN)
+    wall.time -= off
+    (obstacle,) = activity.state().waiting
+    assert obstacle.since_time == obstacle.told_time == wall.time

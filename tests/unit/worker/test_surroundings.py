@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from protocol.clock import SystemClock
+from protocol.clock import SteadyClock, SystemClock
 from protocol.errors import ConfigError
 from worker import surroundings
 from worker.activity import Activity
@@ -36,7 +36,7 @@ def test_without_settings_there_is_a_state_file_and_nothing_else(
     make_config: Callable[..., WorkerConfig], activity: Activity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(WEBHOOK_VARIABLE, raising=False)
-    with surrounded(make_config(), activity, SystemClock()):
+    with surrounded(make_config(), activity, SystemClock(), SteadyClock()):
         assert process_of(tmp_path / "data").is_running and LOOKOUT not in threads()
     assert not process_of(tmp_path / "data").is_running
 
@@ -50,7 +50,7 @@ def test_metrics_have_what_the_lookout_sees(
     monkeypatch.setattr(surroundings, "look", lambda config, clock: make_status(earned_wei=7))
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    with surrounded(make_config(metrics_address=address), activity, SystemClock()):
+    with surrounded(make_config(metrics_address=address), activity, SystemClock(), SteadyClock()):
         assert httpx.get(f"http://{address}/healthz").status_code == 200
         while 'proofpool_worker_credits_wei{state="earned"} 7.0' not in httpx.get(f"http://{address}/metrics").text:
             assert LOOKOUT in threads()
@@ -61,9 +61,9 @@ def test_a_second_worker_of_the_folder_is_refused_before_it_does_anything(
     make_config: Callable[..., WorkerConfig], activity: Activity
 ) -> None:
     with (
-        surrounded(make_config(), activity, SystemClock()),
+        surrounded(make_config(), activity, SystemClock(), SteadyClock()),
         pytest.raises(ConfigError, match="another worker"),
-        surrounded(make_config(), activity, SystemClock()),
+        surrounded(make_config(), activity, SystemClock(), SteadyClock()),
     ):
         pass
 
@@ -72,6 +72,9 @@ def test_a_webhook_that_is_none_ends_the_start(
     make_config: Callable[..., WorkerConfig], activity: Activity, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(WEBHOOK_VARIABLE, "nonsense")
-    with pytest.raises(ConfigError, match="no webhook"), surrounded(make_config(), activity, SystemClock()):
+    with (
+        pytest.raises(ConfigError, match="no webhook"),
+        surrounded(make_config(), activity, SystemClock(), SteadyClock()),
+    ):
         pass
     assert not process_of(tmp_path / "data").is_running
