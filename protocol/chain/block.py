@@ -28,6 +28,8 @@ class Block:
     parent_hash: str
     timestamp: int
     base_fee_wei: int
+    gas_limit: int
+    """The most that its transactions use together; 0 where the node doesn't say, and then it gets none of ours."""
     logs_bloom: bytes = b""
     """Empty where the node gives none."""
 
@@ -39,8 +41,15 @@ class Block:
             parent_hash=text_in(document, "parentHash"),
             timestamp=count_in(document, "timestamp"),
             base_fee_wei=number_of(document.get("baseFeePerGas") or "0x0", "baseFeePerGas"),
+            gas_limit=number_of(document.get("gasLimit") or "0x0", "gasLimit"),
             logs_bloom=bytes_of(document.get("logsBloom") or "0x", "logsBloom"),
         )
+
+    def check_gas(self, gas_limit: int) -> None:
+        """Raises ChainError for a transaction that no block like this one takes: a node's estimate costs coins."""
+        if gas_limit > self.gas_limit:
+            why = f"{gas_limit} gas, a block takes {self.gas_limit}"
+            raise ChainError("a transaction would take more gas than a block has", why, "ask another node of the chain")
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,9 @@ class Lane:
 
     def _signed(self, call: Transaction) -> Pending:
         now = self._sending.clock.now()
-        priced = self._sending.policy.priced(call, self._client.head().base_fee_wei)
+        head = self._client.head()
+        head.check_gas(call.gas_limit)
+        priced = self._sending.policy.priced(call, head.base_fee_wei)
         signed = priced.sign(self._sending.signer)
         self._journal.keep(signed, now)
         return Pending((signed,), now)

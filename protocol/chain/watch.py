@@ -89,7 +89,9 @@ class Sending:
             return
         gas = self.policy.gas_limit(self.client.estimate_gas(self.address, self.address, b""))
         nothing = Transaction(self.client.chain_id, missing, 0, 0, gas, self.address)
-        filler = self.policy.priced(nothing, self.client.head().base_fee_wei).sign(self.signer)
+        head = self.client.head()
+        head.check_gas(gas)
+        filler = self.policy.priced(nothing, head.base_fee_wei).sign(self.signer)
         self.journal.keep(filler, self.clock.now())
         get_logger().warning("transaction.gap_filled", nonce=missing, transaction_hash=filler.transaction_hash)
         try:

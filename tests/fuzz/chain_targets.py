@@ -106,7 +106,14 @@ def ask_node(data: bytes) -> None:
 def _node_seeds() -> list[bytes]:
     log = {"address": ADDRESS, "topics": [HASH], "data": "0x00", "blockNumber": "0x1", "blockHash": HASH}
     log |= {"logIndex": "0x0", "transactionHash": HASH}
-    block = {"number": "0x3", "hash": HASH, "parentHash": HASH, "timestamp": "0x5", "baseFeePerGas": "0x7"}
+    block = {
+        "number": "0x3",
+        "hash": HASH,
+        "parentHash": HASH,
+        "timestamp": "0x5",
+        "gasLimit": "0x9",
+        "baseFeePerGas": "0x7",
+    }
     receipt = {"transactionHash": HASH, "blockNumber": "0x1", "blockHash": HASH, "status": "0x1", "gasUsed": "0x5"}
     receipt |= {"contractAddress": ADDRESS, "logs": [log]}
     error = {"code": 3, "message": "execution reverted", "data": "0x08c379a0" + "00" * 64}

@@ -60,7 +60,7 @@ class FakeChain:
         return len(self.epochs)
 
     def head(self) -> Block:
-        return Block(len(self.receipts), number_hash(0), number_hash(0), 0, 10**9)
+        return Block(len(self.receipts), number_hash(0), number_hash(0), 0, 10**9, gas_limit=30_000_000)
 
     def estimate_gas(self, sender: str, to: str, data: bytes) -> int:
         if data[0] != len(self.epochs):

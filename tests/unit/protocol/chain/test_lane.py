@@ -50,6 +50,7 @@ class FakeChain:
         self.call_error: Exception | None = None
         self.trace: object = None
         self.outages = 0
+        self.estimate = 100_000
         self.placed: set[str] = set()
         """Transactions that are in a block, though their receipts aren't there."""
 
@@ -58,7 +59,7 @@ class FakeChain:
         return self
 
     def head(self) -> Block:
-        return Block(7, "0x", "0x", 0, 10**9)
+        return Block(7, "0x", "0x", 0, 10**9, gas_limit=30_000_000)
 
     def transaction_count(self, address: str, block: str = "latest") -> int:
         """Mined ones; "pending" counts the others too. Raises while the node is away."""
@@ -72,7 +73,7 @@ class FakeChain:
     def estimate_gas(self, sender: str, to: str | None, data: bytes, value_wei: int) -> int:
         if self.estimate_error is not None:
             raise self.estimate_error
-        return 100_000
+        return self.estimate
 
     def send_raw(self, raw: str) -> str:
         refusal = self.refusals.pop(0) if self.refusals else None
@@ -169,6 +170,18 @@ def test_the_gas_limit_has_a_margin_unless_it_is_given() -> None:
     lane.send(TO, b"")
     lane.send(TO, b"", gas_limit=77_000)
     assert [fields(raw)["gas"] for raw in chain.sent] == [130_000, 77_000]
+
+
+def test_a_node_that_wants_more_gas_than_a_block_has_gets_nothing_signed() -> None:
+    chain = FakeChain()
+    lane = make_lane(chain)
+    chain.estimate = 10**12
+    with pytest.raises(ChainError, match="more gas than a block"):
+        lane.send(TO, b"")
+    assert not chain.sent
+    chain.estimate = 23_000_000
+    lane.send(TO, b"")
+    assert [fields(raw)["nonce"] for raw in chain.sent] == [4], "and no nonce is lost"
 
 
 def test_a_used_nonce_is_read_anew_and_said_to_be_somebody_elses() -> None:

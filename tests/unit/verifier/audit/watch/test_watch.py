@@ -45,7 +45,7 @@ class Node:
         if number not in self.blocks:
             return None
         fork, time = self.blocks[number]
-        return Block(number, block_hash(number, fork), block_hash(number - 1, fork), time, 0)
+        return Block(number, block_hash(number, fork), block_hash(number - 1, fork), time, 0, gas_limit=0)
 
     def check(self, copy: LogEvent) -> None:
         if copy.block in self.answers:
