@@ -39,13 +39,18 @@ class ForcedIntake(BaseModel):
 
 def force_intake(config: WorkerConfig, submission_id: str) -> ForcedIntake:
     """Raises UsageError for what this node never made or has a receipt for, NotEligible, ChainError."""
-    check_unpromised(Outbox(config.data_dir / "outbox", config.give_up_seconds), submission_id)
+    outbox = Outbox(config.data_dir / "outbox", config.give_up_seconds)
+    check_unpromised(outbox, submission_id)
     clock = SystemClock()
     contracts = connect(config.chain_url, clock, deployment=config.deployment, ledger=ledger_of(config))
     with closing(contracts.client.rpc), closing(Journal(config.data_dir / FILE_NAME)) as journal:
         signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
         lane = Lane(contracts.client, signer, clock, journal=journal)
-        return announce(contracts, lane, config.pool_id, submission_id)
+        forced = announce(contracts, lane, config.pool_id, submission_id)
+        for entry in outbox.refused():
+            if entry.submission_id == submission_id:
+                outbox.hand_in_again(entry)
+        return forced
 
 
 def check_unpromised(outbox: Outbox, submission_id: str) -> None:

@@ -1,7 +1,7 @@
 """The outbox: what this node has signed stays on disk until the coordinator has answered for good.
 
     put: TASK.parquet, then TASK.json (the moment it counts)   send: PUT, as often as it takes
-    answered: TASK.answer.json, then TASK.json and TASK.parquet go
+    answered: TASK.answer.json, then TASK.json and TASK.parquet go; to refused/ where the answer is a final refusal
 
 In: a task, its signed submission and file. Out: receipts. Killed between any two steps, nothing is
 lost and nothing is made twice: `knows` tells for good which tasks are done. TASK is the task's id.
@@ -26,8 +26,10 @@ from protocol.wire import Hash32, Receipt, Signed, Submission, Task
 Kept = TypeVar("Kept", bound=BaseModel)
 
 ENTRY, FILE, ANSWER = ".json", ".parquet", ".answer.json"
-DAMAGED = "damaged"
-"""The folder of what can't be sent."""
+DAMAGED, REFUSED = "damaged", "refused"
+"""The folders of what can't be sent, and of what was refused for good, which a forced intake hands in again."""
+KEEP_REFUSED_SECONDS = 30 * 86_400
+"""Counted from deadline to deadline."""
 
 
 class Receiver(Protocol):
@@ -81,7 +83,7 @@ class Outbox:
         """
         self._set_damaged_aside()
         for path in self._folder.glob(f"0x*{ANSWER}"):
-            self._remove(path.name.removesuffix(ANSWER))
+            self._let_go(path.name.removesuffix(ANSWER), is_refused=_read(Answer, path).refusal is not None)
         for path in self._folder.glob(f"0x*{FILE}"):
             if not path.with_suffix(ENTRY).exists():
                 path.unlink()
@@ -160,8 +162,43 @@ class Outbox:
             **outcome,
         )
         write_atomically(self._path(entry.task_id, ANSWER), answer.model_dump_json().encode())
-        self._remove(entry.task_id)
+        self._let_go(entry.task_id, is_refused=answer.refusal is not None)
+        if answer.refusal is not None:
+            self._sweep_refused(task.deadline - KEEP_REFUSED_SECONDS)
         return answer
+
+    def refused(self) -> list[Entry]:
+        """Submissions that were refused for good, as long as they are kept; `refused_file` has their files."""
+        return [_read(Entry, path) for path in (self._folder / REFUSED).glob(f"0x*{ENTRY}")]
+
+    def refused_file(self, entry: Entry) -> bytes:
+        return (self._folder / REFUSED / f"{entry.task_id}{FILE}").read_bytes()
+
+    def hand_in_again(self, entry: Entry) -> None:
+        """Have a refused submission sent once more, by the worker that runs or the next one."""
+        write_atomically(self._path(entry.task_id, FILE), self.refused_file(entry))
+        write_atomically(self._path(entry.task_id, ENTRY), entry.model_dump_json().encode())
+        self._path(entry.task_id, ANSWER).unlink(missing_ok=True)
+        sync_folder(self._folder)
+
+    def _sweep_refused(self, before: float) -> None:
+        for entry in self.refused():
+            if entry.task.message.deadline < before:
+                for suffix in (ENTRY, FILE):
+                    (self._folder / REFUSED / f"{entry.task_id}{suffix}").unlink(missing_ok=True)
+
+    def _let_go(self, task_id: str, *, is_refused: bool) -> None:
+        """What is answered: gone where it was taken in, kept apart where it was refused."""
+        kept = self._folder / REFUSED
+        if not is_refused:
+            return self._remove(task_id)
+        kept.mkdir(exist_ok=True)
+        for path in (self._path(task_id, FILE), self._path(task_id, ENTRY)):
+            if path.exists():
+                path.replace(kept / path.name)
+        sync_folder(kept)
+        sync_folder(self._folder)
+        return None
 
     def _is_final(self, reason: RejectReason, entry: Entry, now: Callable[[], float]) -> bool:
         return reason.cost is not Cost.RETRY or now() > entry.task.message.deadline + self._give_up_seconds

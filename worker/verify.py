@@ -97,7 +97,7 @@ def _items(config: WorkerConfig, membership: Membership, subject: str | None, gi
     if subject is None:
         return _waiting(config)
     if is_hash32(subject):
-        return [_fetched(membership, subject)]
+        return [_refused(config, subject) or _fetched(membership, subject)]
     file = read_bytes(Path(subject))
     if given.task:
         return [Item(read_document(given.task, Signed[Task]), file)]
@@ -112,6 +112,15 @@ def _fetched(membership: Membership, submission_id: str) -> Item:
     view = membership.coordinator.submission(submission_id)
     file = membership.coordinator.submission_file(submission_id)
     return Item(view.task, file, view.submission, submission_id)
+
+
+def _refused(config: WorkerConfig, submission_id: str) -> Item | None:
+    """One that the coordinator has refused, and keeps no file of; None where it isn't kept here either."""
+    outbox = Outbox(config.data_dir / "outbox", config.give_up_seconds)
+    entry = next((one for one in outbox.refused() if one.submission_id == submission_id), None)
+    if entry is None:
+        return None
+    return Item(entry.task, outbox.refused_file(entry), entry.envelope.submission, submission_id)
 
 
 def _waiting(config: WorkerConfig) -> list[Item]:

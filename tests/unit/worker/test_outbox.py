@@ -282,3 +282,55 @@ def test_a_damaged_answer_is_asked_for_again_where_its_entry_is_left(
     outbox.send(entry, make_client(), lambda: 0.0)
     outbox.recover()
     assert len(outbox.answers()) == 1 and not outbox.pending()
+
+
+def test_what_is_refused_is_kept_and_can_be_handed_in_again(
+    tmp_path: Path, make_entry: Callable[[int], Entry], make_client: Any
+) -> None:
+    refused, taken = make_entry(0), make_entry(1)
+    outbox = reopened(tmp_path)
+    for entry, reason in ((refused, RejectReason.DUPLICATE), (taken, None)):
+        outbox.put(entry, FILE)
+        outbox.send(entry, make_client(reason), lambda: 0)
+    outbox = reopened(tmp_path)
+    assert outbox.refused() == [refused] and outbox.refused_file(refused) == FILE
+    assert outbox.pending() == []
+    outbox.hand_in_again(refused)
+    outbox = reopened(tmp_path)
+    assert outbox.pending() == [refused] and outbox.file(refused) == FILE
+    outbox.send(refused, make_client(), lambda: 0)
+    assert [answer.receipt is not None for answer in outbox.answers()] == [True, True]
+
+
+def test_a_removal_that_was_cut_short_loses_no_refused_file(
+    tmp_path: Path, make_entry: Callable[[int], Entry], make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry, outbox = make_entry(0), reopened(tmp_path)
+    outbox.put(entry, FILE)
+
+    replace = Path.replace
+
+    def killed(path: Path, target: Path) -> Path:
+        if target.parent.name == "refused" and path.suffix == ".json":
+            raise Killed
+        return replace(path, target)
+
+    with monkeypatch.context() as dying, pytest.raises(Killed):
+        dying.setattr(Path, "replace", killed)
+        outbox.send(entry, make_client(RejectReason.DUPLICATE), lambda: 0)
+    outbox = reopened(tmp_path)
+    assert outbox.refused() == [entry] and outbox.refused_file(entry) == FILE and outbox.pending() == []
+
+
+@pytest.mark.parametrize(("days", "is_kept"), [(29, True), (31, False)])
+def test_what_is_refused_is_not_kept_for_ever(
+    tmp_path: Path, make_entry: Callable[[int], Entry], make_client: Any, days: int, is_kept: bool
+) -> None:
+    old, new = make_entry(0), make_entry(1)
+    task = new.task.message.model_copy(update={"deadline": DEADLINE + days * 86_400})
+    new = new.model_copy(update={"task": new.task.model_copy(update={"message": task})})
+    outbox = reopened(tmp_path)
+    for entry in (old, new):
+        outbox.put(entry, FILE)
+        outbox.send(entry, make_client(RejectReason.DUPLICATE), lambda: 0)
+    assert (old in outbox.refused()) is is_kept and new in outbox.refused()

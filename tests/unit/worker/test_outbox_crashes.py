@@ -153,7 +153,10 @@ class World:
         assert {answer.task_id for answer in closed.values()} == set(self.closed), "no answer is forgotten"
         if after_start:
             assert not set(pending) & set(closed), "what is answered isn't sent again"
-            names = {path.name for path in self.folder.iterdir()}
+            refused = {entry.task_id: self.outbox.refused_file(entry) for entry in self.outbox.refused()}
+            counters = {answer.task_id: answer.counter for answer in closed.values() if answer.refusal is not None}
+            assert refused == {task_id: self.file(counter) for task_id, counter in counters.items()}
+            names = {path.name for path in self.folder.iterdir()} - {"refused"}
             kept = {f"{entry.task_id}{end}" for entry in pending.values() for end in (".json", ".parquet")}
             assert names == kept | {f"{task_id}.answer.json" for task_id in self.closed}
 
