@@ -74,6 +74,20 @@ def test_the_outbox_is_judged_where_nothing_is_named(
     assert worker.outbox.pending() == [entry]
 
 
+def test_what_was_refused_for_good_is_judged_by_its_id(
+    make_worker: Callable[..., Worker], pool: Any, make_config: Callable[..., WorkerConfig]
+) -> None:
+    pool.refusals["submissions"] = [RejectReason.DUPLICATE]
+    worker = make_worker()
+    worker.turn()
+    (entry,) = worker.outbox.refused()
+    (report,) = reports_of(make_config(), entry.submission_id)
+    assert report.holds and report.submission_id == entry.submission_id and not pool.received
+    worker.outbox.hand_in_again(entry)
+    (answer,) = worker.uploads.flush()
+    assert answer.receipt is not None and list(pool.received) == [entry.submission_id]
+
+
 def test_an_empty_outbox_is_a_usage_error(
     make_worker: Callable[..., Worker], make_config: Callable[..., WorkerConfig]
 ) -> None:
