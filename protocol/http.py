@@ -29,6 +29,17 @@ SCHEME = "Proofpool"
 LIFETIME_SECONDS = 60
 MAX_LIFETIME_SECONDS = 300
 MAX_HEADER_CHARACTERS = 1024
+OTHER_HOST = "the request is for another host"
+
+
+def todo_for_host(why: str) -> str | None:
+    """What to do where a server refused a request as one for another host; None for any other refusal."""
+    _, is_that, names = why.partition(OTHER_HOST)
+    if not is_that:
+        return None
+    hosts = names.partition("not one of ")[2].strip("[]' ;").replace("'", "")
+    ours = f"set `coordinator_url` to one of these hosts, with http:// in front: {hosts}"
+    return f"{ours}; or have its operator add this one to `public_hosts`"
 
 
 @dataclass(frozen=True)
@@ -116,7 +127,8 @@ def verify_request(
     seconds.
     """
     if host.lower() not in hosts:
-        raise SignatureInvalid("the request is for another host", f"{host[:80]!r}, not one of {sorted(hosts)}")
+        todo = f"set `coordinator_url` to one of these hosts: {', '.join(sorted(hosts))}"
+        raise SignatureInvalid(OTHER_HOST, f"{host[:80]!r}, not one of {sorted(hosts)}", todo)
     credentials = _parse(header)
     _check_expiry(credentials.expiry, now)
     message = HttpRequest(

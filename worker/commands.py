@@ -62,9 +62,9 @@ def status(
 
     settings = _settings(config)
     if watch:
-        watch_status(lambda: look(settings), interval, as_json=as_json)
+        watch_status(lambda: look(settings, file=config), interval, as_json=as_json)
         return
-    found = look(settings)
+    found = look(settings, file=config)
     if as_json:
         print(found.model_dump_json())
     else:

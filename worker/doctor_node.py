@@ -5,6 +5,7 @@ In: `WorkerConfig`. Out: findings. Who doesn't answer is one finding; what hangs
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -21,8 +22,8 @@ from protocol.client import CoordinatorClient, base_url
 from protocol.clock import SystemClock
 from protocol.doctor import Finding
 from protocol.environments.registry import environment_of
-from protocol.errors import ProofpoolError
-from protocol.http import LIFETIME_SECONDS
+from protocol.errors import ProofpoolError, Rejected, UsageError
+from protocol.http import LIFETIME_SECONDS, RequestSigner, todo_for_host
 from protocol.keystore import load_signer
 from protocol.patience import impatient
 from protocol.reasons import RejectReason
@@ -31,6 +32,7 @@ from protocol.tokenizer import Tokenizer
 from protocol.wire import ZERO_ADDRESS
 from worker.config import WorkerConfig
 from worker.folder import contents, owner_of
+from worker.provider.consent import CONSENT_FILE, read_consent
 from worker.status import node_of
 
 ELIGIBILITY = ("registration", "stake")
@@ -53,6 +55,8 @@ def node_findings(config: WorkerConfig) -> Iterator[Finding]:
             yield _clock(config)
         contracts, finding = _chain(config, pool)
         yield finding
+        if pool is not None and contracts is not None:
+            yield from _requests(config, contracts)
         if contracts is not None:
             with closing(contracts.client.rpc):
                 yield from _on_chain(config, ChainPool(contracts, config.pool_id), pool)
@@ -80,6 +84,27 @@ def _coordinator(config: WorkerConfig, pool: PoolInfo) -> Finding:
     if lag > MAX_BLOCK_AGE_SECONDS:
         return Finding("coordinator", "warning", said, "nothing here: its operator must see to it")
     return Finding("coordinator", "ok", said)
+
+
+def _requests(config: WorkerConfig, contracts: Contracts) -> Iterator[Finding]:
+    """Whether a request that the node signs is taken: it is made out to one host, and a tunnel or proxy is another."""
+    try:
+        signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
+    except ProofpoolError:  # the keystore's own finding says why
+        return
+    auth = RequestSigner(signer, contracts.domain, SystemClock())
+    with closing(CoordinatorClient(config.coordinator_url, auth)) as client:
+        try:
+            client.open_tasks()
+        except Rejected as refusal:
+            if refusal.reason is RejectReason.SIGNATURE_INVALID:
+                todo = todo_for_host(refusal.why) or refusal.todo
+                yield Finding("requests", "error", f"{refusal.what}: {refusal.why}", todo)
+                return
+        except ProofpoolError as error:
+            yield _failed("requests", error)
+            return
+    yield Finding("requests", "ok", f"what the node signs is taken at {config.coordinator_url}")
 
 
 def _clock(config: WorkerConfig) -> Finding:
@@ -131,19 +156,36 @@ def _on_chain(config: WorkerConfig, chain: ChainPool, pool: PoolInfo | None) -> 
         yield _failed("registration", error)
         return
     if provider == ZERO_ADDRESS:
-        fix = "`proofpool worker consent`, then `proofpool provider register` with the provider's key"
-        yield Finding("registration", "error", f"node {node} isn't registered", fix)
+        yield Finding("registration", "error", f"node {node} isn't registered", _registering(config, node))
     else:
         yield Finding("registration", "ok", f"node {node} of provider {provider}")
     if pool is not None:
-        yield _stake(allotted, pool.min_allotment_wei)
+        yield _stake(config, node, allotted, pool.min_allotment_wei)
     yield from _weights(config, chain)
 
 
-def _stake(allotted_wei: int, least_wei: int) -> Finding:
+def _registering(config: WorkerConfig, node: str) -> str:
+    """What takes the node in; `worker init` lays a consent beside the data folder."""
+    where = f"--coordinator {base_url(config.coordinator_url)} --chain {config.chain_url}"
+    file = config.data_dir.parent / CONSENT_FILE
+    try:
+        is_made = file.exists() and read_consent(file).node == node
+    except UsageError:  # it is no consent: as good as none
+        is_made = False
+    register = f"proofpool provider register {shlex.quote(str(file)) if is_made else CONSENT_FILE} {where}"
+    if is_made:
+        return f"`{register}` with the provider's key"
+    return (
+        f"`proofpool worker consent --provider ADDRESS --out {CONSENT_FILE}`, then `{register}` with the provider's key"
+    )
+
+
+def _stake(config: WorkerConfig, node: str, allotted_wei: int, least_wei: int) -> Finding:
     said = f"{format_amount(allotted_wei)} of {format_amount(least_wei)} credits allotted"
     if allotted_wei < least_wei:
-        return Finding("stake", "error", said, f"`proofpool provider stake`: {RejectReason.UNDERSTAKED.hint}")
+        where = f"--coordinator {base_url(config.coordinator_url)} --chain {config.chain_url}"
+        stake = f"proofpool provider stake {format_amount(least_wei - allotted_wei)} --node {node} {where}"
+        return Finding("stake", "error", said, f"`{stake}` with the provider's key")
     return Finding("stake", "ok", said)
 
 

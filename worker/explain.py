@@ -95,7 +95,7 @@ def explain(config: WorkerConfig, subject: str, *, judges_here: bool | None = No
         hint=_hint(reason),
         verdicts=tuple(map(_verdict, view.verdicts)) if view else (),
         here=here,
-        todo=tuple(_todo(trace, here)),
+        todo=tuple(_todo(trace, here, has_dissent=_has_dissent(view))),
         unanswered=questions.unanswered,
     )
 
@@ -160,16 +160,21 @@ def _judged_here(config: WorkerConfig, view: SubmissionView) -> FileReport:
     return report
 
 
-def _todo(trace: Trace, here: FileReport | None) -> Iterator[str]:
+def _has_dissent(view: SubmissionView | None) -> bool:
+    """Whether any validator found it wanting."""
+    return view is not None and any(one.verdict.message.outcome != Outcome.ACCEPT for one in view.verdicts)
+
+
+def _todo(trace: Trace, here: FileReport | None, *, has_dissent: bool) -> Iterator[str]:
     """What can be done, the most urgent first."""
     status, reason = trace.what_happened.status, trace.what_happened.reason
     if status == "accused":
         yield f"appeal in time, if it holds: `proofpool provider appeal {trace.submission_id}`"
     if hint := _hint(reason):
         yield hint
-    if here is not None and here.holds:
+    if here is not None and here.holds and has_dissent:
         yield f"here the file holds: `proofpool audit replay {trace.submission_id}` says which verdict doesn't"
-    elif here is not None:
+    elif here is not None and not here.holds:
         yield "this machine agrees that it doesn't hold: run `proofpool worker doctor` before the next task"
     if status == "expired":
         yield "lease less at a time, or on a faster machine: `proofpool worker bench` says what this one does"

@@ -27,11 +27,10 @@ from protocol.errors import ConfigError, VerificationFailed
 from protocol.files import write_new
 from protocol.keystore import LOCAL_CHAIN_IDS, STRONG_SCRYPT_N, check_private, create_keystore, open_keystore
 from protocol.signing import Signer
-from protocol.wire import Address, Hash32, Wei
+from protocol.wire import Address, Hash32, UInt64, Wei
 from worker.config import WorkerConfig
-from worker.provider.consent import make_consent, write_consent
+from worker.provider.consent import CONSENT_FILE, make_consent, write_consent
 
-CONSENT_FILE = "consent.json"
 CONSENT_SECONDS = 72 * 3600
 
 
@@ -58,6 +57,8 @@ class InitReport(BaseModel):
     keystore: str
     made_key: bool
     consent_file: str | None
+    consent_deadline: UInt64 | None
+    """When the consent ends, in chain seconds."""
     node: Address
     pool_id: int
     chain_id: int
@@ -80,15 +81,19 @@ def init(answers: Answers, password: str) -> InitReport:
     with closing(contracts.client.rpc):
         _check_pool(contracts, pool)
         is_new = not answers.keystore.exists()
+        deadline = None
         node = _key(answers.keystore, password, is_new=is_new)
         if answers.provider is not None and consent_file is not None:
-            write_consent(consent_file, make_consent(contracts, node, answers.provider, CONSENT_SECONDS))
+            consent = make_consent(contracts, node, answers.provider, CONSENT_SECONDS)
+            write_consent(consent_file, consent)
+            deadline = consent.authorization.message.deadline
     write_new(answers.out, "\n".join(config_lines(answers, pool)).encode())
     return InitReport(
         file=str(answers.out),
         keystore=str(answers.keystore),
         made_key=is_new,
         consent_file=str(consent_file) if consent_file else None,
+        consent_deadline=deadline,
         node=node.address,
         pool_id=pool.pool_id,
         chain_id=pool.chain_id,

@@ -62,6 +62,7 @@ def init(
     """
     from protocol.address import parse_address
     from protocol.client import base_url
+    from protocol.events import utc
     from protocol.keyring import key_file, keys_folder, make_folder
     from protocol.passwords import choose_password, get_password, is_terminal
     from worker.init import Answers
@@ -90,6 +91,8 @@ def init(
     made = "made" if report.made_key else "found"
     print(f"{report.file}: pool {report.pool_id} on chain {report.chain_id}, Ledger {report.ledger}, code checked")
     print(f"node {report.node}, key {made}: {report.keystore}")
+    if report.consent_deadline is not None:
+        print(f"{report.consent_file}: good until {utc(report.consent_deadline)}; `worker consent` makes another one")
     print("next:")
     for line in report.next:
         print(f"  {line}")

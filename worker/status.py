@@ -7,9 +7,11 @@ no password. For people: `worker/status_table.py`.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -122,8 +124,11 @@ class NodeStatus(_Shape):
         return self.num_accepted / self.num_judged if self.num_judged else None
 
 
-def look(config: WorkerConfig, clock: Clock | None = None) -> NodeStatus:
-    """The node's status now. Raises KeyFailure where nothing says who the node is, ConfigError for another's pool."""
+def look(config: WorkerConfig, clock: Clock | None = None, file: Path | None = None) -> NodeStatus:
+    """The node's status now; commands to paste name `file`, the configuration's.
+
+    Raises KeyFailure where nothing says who the node is, ConfigError for another's pool.
+    """
     node, questions, now = node_of(config), Questions(), (clock or SystemClock()).now
     here, process = contents(config.data_dir), process_of(config.data_dir)
     with ExitStack() as stack:
@@ -135,9 +140,9 @@ def look(config: WorkerConfig, clock: Clock | None = None) -> NodeStatus:
         allotment_wei = questions.ask(lambda: chain.allotment_wei(node)) if chain else None
         work = _Work(config, client if pool else None, chain, provider, questions)
     is_chain_silent = ledger is not None and allotment_wei is None
-    facts = Facts(
-        pool, provider, allotment_wei, work.recent, here, process, work.judged, work.num_unjudged, is_chain_silent
-    )
+    with_config = f" --config {shlex.quote(str(file))}" if file else ""
+    known = (work.judged, work.num_unjudged, is_chain_silent, with_config)
+    facts = Facts(pool, provider, allotment_wei, work.recent, here, process, *known)
     answered = AsOf(coordinator=now() if pool else None, chain=now() if provider else None)
     found = _put_together(node, facts, work, verdict_of(facts, now()), answered, questions.unanswered, now())
     complete = recall(config.data_dir, found)

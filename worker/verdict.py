@@ -11,6 +11,7 @@ from typing import Literal
 
 from protocol.amount import format_amount
 from protocol.api import PoolInfo, Standing
+from protocol.http import todo_for_host
 from protocol.reasons import RejectReason
 from protocol.wire import ZERO_ADDRESS
 from worker.folder import Contents
@@ -36,6 +37,8 @@ class Facts:
     """The last ten that were judged, with accepted and rejected standings only; they may be older than `recent`."""
     num_unjudged: int = 0
     is_chain_silent: bool = False
+    with_config: str = ""
+    """The option that a command to paste needs, with a space in front."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def _setup(facts: Facts) -> Iterator[Verdict]:
     if pool and facts.allotment_wei is not None and facts.allotment_wei < pool.min_allotment_wei:
         share = f"{format_amount(facts.allotment_wei)} of {format_amount(pool.min_allotment_wei)} credits"
         why = f"{share} allotted{_slashes(facts)}"
-        yield Verdict("BLOCKED", why, RejectReason.UNDERSTAKED.hint)
+        yield Verdict("BLOCKED", why, _cause_first(facts) + RejectReason.UNDERSTAKED.hint)
 
 
 def _outside(facts: Facts) -> Iterator[Verdict]:
@@ -88,12 +91,12 @@ def _work(facts: Facts) -> Iterator[Verdict]:
     if rejected and not _num_accepted(facts):
         last = rejected[-1]
         why = f"the last {len(rejected)} that were judged were refused: {last.reason}{_slashes(facts)}"
-        yield Verdict("BLOCKED", why, f"{last.hint}; `proofpool worker explain {last.submission_id}`")
+        yield Verdict("BLOCKED", why, f"{last.hint}; {_explaining(facts, last)}")
 
 
 def _here(facts: Facts, now: float) -> Iterator[Verdict]:
     if not facts.process.is_running:
-        yield Verdict("IDLE", "the worker isn't running", "start it: `proofpool worker run`")
+        yield Verdict("IDLE", "the worker isn't running", f"start it: `proofpool worker run{facts.with_config}`")
         return
     if facts.process.is_stale(now):
         state = facts.process.state
@@ -102,6 +105,9 @@ def _here(facts: Facts, now: float) -> Iterator[Verdict]:
             "BLOCKED", f"the worker gives no sign of life since {seconds:.0f} s", "stop it and start it again"
         )
     waiting = facts.process.state.waiting if facts.process.state else ()
+    for one in waiting:
+        if todo := todo_for_host(one.why):
+            yield Verdict("BLOCKED", f"every request is refused: {one.why}", todo)
     longest = min(waiting, key=lambda one: one.since_time, default=None)
     if longest and (now - longest.since_time >= LONG_SECONDS or not _num_accepted(facts)):
         why = f"waiting since {now - longest.since_time:.0f} s for: {longest.obstacle} ({longest.why})"
@@ -123,6 +129,16 @@ def _earning(facts: Facts) -> Verdict:
 
 def _num_accepted(facts: Facts) -> int:
     return sum(row.standing == Standing.ACCEPTED for row in facts.judged)
+
+
+def _cause_first(facts: Facts) -> str:
+    """More stake behind a node that was slashed is lost as well, as long as nobody knows why."""
+    slashed = [row for row in facts.recent if row.payment.state is PaymentState.SLASHED]
+    return f"find the cause before you stake more: {_explaining(facts, slashed[-1])}; then " if slashed else ""
+
+
+def _explaining(facts: Facts, row: RecentSubmission) -> str:
+    return f"`proofpool worker explain {row.submission_id}{facts.with_config}`"
 
 
 def _slashes(facts: Facts) -> str:

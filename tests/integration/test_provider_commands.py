@@ -61,6 +61,7 @@ class Desk:
     def consent(self, provider: str | None = None, node: bytes = NEW_NODE, *more: str) -> Path:
         """Made on the node's machine."""
         out = self.folder / f"consent-{node.hex()[-4:]}.json"
+        out.unlink(missing_ok=True)
         options = [one for one in self.keys.options(node) if one != "--json"]
         answer = self._call(
             "worker", "consent", "--provider", provider or self.address, "--out", str(out), *options, *more
@@ -144,11 +145,20 @@ def test_a_dry_run_needs_neither_key_nor_password(desk: Desk, call: Command) -> 
 def test_a_node_is_taken_in_by_two_signatures_only(desk: Desk) -> None:
     desk.done("stake", "30")
     consent = desk.consent()
-    assert refusal(desk.run("authorize", str(consent), "--allot", "31")) == (6, ERROR), "more than is free"
+    assert refusal(desk.run("authorize", str(consent), "--allot", "101")) == (6, ERROR), "more than there is"
     assert refusal(desk.run("authorize", str(consent), secret=PROVIDER)) == (6, ERROR), "another provider"
     did = desk.done("authorize", str(consent), "--allot", "30")
     assert functions(did) == ["addNode", "allot"] and desk.stake() == (70, 0, 30)
-    assert desk.done("authorize", str(consent), "--allot", "30")["transactions"] == []
+    again = desk.done("authorize", str(consent), "--allot", "10")
+    assert again["transactions"] == [] and "30 credits stand behind" in again["notes"][1] and len(again["notes"]) == 2
+    more = desk.done("authorize", str(consent), "--allot", "35")
+    assert functions(more) == ["approve", "stake", "allot"] and desk.stake() == (65, 0, 35), (
+        "the wallet pays what lacks"
+    )
+    other = json.loads(consent.read_text()) | {"chain_id": 1}
+    elsewhere = desk.folder / "elsewhere.json"
+    elsewhere.write_text(json.dumps(other))
+    assert refusal(desk.run("authorize", str(elsewhere), "--allot", "35")) == (3, ERROR), "whoever has the node"
     desk.done("revoke", desk.node)
     assert desk.done("revoke", desk.node)["transactions"] == []
     code, lines = refusal(desk.run("authorize", str(consent)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from protocol.cli import run
+from protocol.clock import SystemClock
 from protocol.config import load_config
 from protocol.keystore import CHEAP_SCRYPT_N
 from protocol.lock import FolderLock
@@ -114,15 +116,22 @@ def test_who_cant_be_asked_is_told_what_to_give(machine: Machine) -> None:
     assert code == 2 and "give --coordinator" in err
 
 
-def test_a_doctor_says_what_lacks_until_nothing_does(machine: Machine, keys: Keys) -> None:
+def test_a_doctor_says_what_lacks_until_nothing_does(
+    machine: Machine, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Exit code 6 while only registration and stake lack; 0 once the provider has registered the node."""
+    # Requests are signed at this machine's time, and would be expired at the one that tests hand in.
+    monkeypatch.setattr(machine.world.coordinator, "clock", SystemClock())
     provider = machine.world.chain.creator
     machine.world.send(provider, "credits", "mint", provider.address, 100 * 10**18)
     assert machine.init("--provider", provider.address)[0] == 0
     code, found = machine.doctor()
-    assert code == 6
+    assert code == 6, found
     assert {check for check, finding in found.items() if finding["status"] == "error"} == {"registration", "stake"}
-    assert "worker consent" in found["registration"]["fix"] and "0 of " in found["stake"]["detail"]
+    assert f"provider register {machine.folder}/consent.json --coordinator " in found["registration"]["fix"]
+    assert "worker consent" not in found["registration"]["fix"], "it is made"
+    assert "0 of " in found["stake"]["detail"] and found["stake"]["fix"].count("provider stake") == 1
+    assert found["requests"]["status"] == "ok"
     assert found["clock"]["status"] == "ok" and found["keystore"]["status"] == "ok"
     where = ("--coordinator", machine.url, *keys.options(CREATOR)[:2], *keys.options(CREATOR)[4:])
     code, out, err = machine.call("provider", "register", "consent.json", *where)
@@ -136,6 +145,39 @@ def test_a_doctor_says_what_lacks_until_nothing_does(machine: Machine, keys: Key
     with FolderLock(machine.folder / "worker-data", "worker"):
         found = json.loads(machine.call("worker", "status", "--config", str(machine.config), "--json")[1])
     assert found["process"]["is_running"] and found["why"] == "no policy version is here yet"
+
+
+def test_another_address_of_the_same_coordinator_is_found_before_any_lease(machine: Machine) -> None:
+    assert machine.init()[0] == 0
+    machine.world.mine()
+    port = machine.url.rpartition(":")[2]
+    machine.config.write_text(machine.config.read_text().replace(machine.url, f"http://localhost.localdomain:{port}"))
+    with pytest.MonkeyPatch.context() as patch:
+        _resolve_here(patch)
+        code, found = machine.doctor()
+    wrong = found["requests"]
+    assert code == 1 and wrong["status"] == "error" and "for another host" in wrong["detail"]
+    assert "set `coordinator_url` to one of these hosts" in wrong["fix"] and machine.url[7:] in wrong["fix"]
+    assert "worker consent" in found["registration"]["fix"], "none is made"
+
+
+def _resolve_here(patch: pytest.MonkeyPatch) -> None:
+    """Every name is this machine."""
+    real = socket.getaddrinfo
+    patch.setattr(socket, "getaddrinfo", lambda host, *more, **options: real("127.0.0.1", *more, **options))
+
+
+def test_the_consents_end_is_said_and_no_consent_is_overwritten(machine: Machine) -> None:
+    provider = machine.world.chain.creator.address
+    code, out, _ = machine.init("--provider", provider)
+    assert code == 0 and "consent.json: good until 20" in out
+    consent = machine.folder / "consent.json"
+    before = consent.read_bytes()
+    again = ("worker", "consent", "--config", str(machine.config), "--provider", provider, "--out")
+    code, _, err = machine.call(*again, str(consent))
+    assert code == 2 and "there is a file already" in err and consent.read_bytes() == before
+    code, _, err = machine.call(*again, str(machine.folder / "other.json"))
+    assert code == 0 and "good until 20" in err and (machine.folder / "other.json").exists()
 
 
 def test_a_doctor_names_who_doesnt_answer_and_goes_on(machine: Machine) -> None:

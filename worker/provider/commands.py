@@ -64,7 +64,7 @@ def register(
         "register",
         given.config,
         given.manner,
-        lambda wallet: plan_node(wallet, signed, pool_id, amount_wei, may_deposit=True),
+        lambda wallet: plan_node(wallet, signed, pool_id, amount_wei),
     )
     _show(report, given)
 
@@ -75,7 +75,11 @@ def authorize(
     consent: Consent,
     allot: Annotated[
         str | None,
-        typer.Option("--allot", metavar="AMOUNT", help="Let this much free stake stand behind it in --pool."),
+        typer.Option(
+            "--allot",
+            metavar="AMOUNT",
+            help="Credits that stand behind it in --pool then: free stake first, then the wallet's.",
+        ),
     ] = None,
     *,
     given: Given,
@@ -95,7 +99,7 @@ def authorize(
         "authorize",
         given.config,
         given.manner,
-        lambda wallet: plan_node(wallet, signed, pool_id, amount_wei, may_deposit=False),
+        lambda wallet: plan_node(wallet, signed, pool_id, amount_wei),
     )
     _show(report, given)
 

@@ -16,11 +16,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from protocol.chain.contracts import Contracts, Read
 from protocol.errors import NotEligible, SignatureInvalid, UsageError, VerificationFailed
 from protocol.events import utc
-from protocol.files import write_atomically
+from protocol.files import write_new
 from protocol.signing import Signer, SigningDomain
 from protocol.wire import ZERO_ADDRESS, Address, Hash32, NodeAuthorization, Signed, UInt64
 from worker.provider.wallet import Wallet
 
+CONSENT_FILE = "consent.json"
+"""Where `worker init` puts it, beside the configuration."""
 MAX_FILE_BYTES = 64 << 10
 
 
@@ -79,7 +81,19 @@ def make_consent(contracts: Contracts, node: Signer, provider: str, valid_second
 
 
 def write_consent(file: Path, consent: NodeConsent) -> None:
-    write_atomically(file, consent.model_dump_json(indent=1).encode() + b"\n")
+    """Raises UsageError where there is a file already."""
+    check_free(file)
+    try:
+        write_new(file, consent.model_dump_json(indent=1).encode() + b"\n")
+    except FileExistsError:
+        check_free(file)
+        raise
+
+
+def check_free(file: Path) -> None:
+    """Raises UsageError where there is a file: a consent that is there already may be on its way."""
+    if file.exists() or file.is_symlink():
+        raise UsageError("there is a file already", str(file), "choose another name with --out, or move it away")
 
 
 def read_consent(file: Path) -> NodeConsent:

@@ -44,9 +44,12 @@ def consent(
     from protocol.address import parse_address
     from protocol.chain.deployment import connect
     from protocol.clock import SystemClock
-    from worker.provider.consent import make_consent, write_consent
+    from protocol.events import utc
+    from worker.provider.consent import check_free, make_consent, write_consent
 
     owner = parse_address(provider, "--provider")
+    if out is not None:
+        check_free(out)
     given: dict[str, object] = {
         "chain_url": chain,
         "coordinator_url": coordinator,
@@ -64,6 +67,7 @@ def consent(
         typer.echo(made.model_dump_json())
     else:
         typer.echo(f"{made.node} agrees to work for {owner}: {out}")
+        typer.echo(f"good until {utc(made.authorization.message.deadline)}, for one registration", err=True)
         typer.echo(f"on the provider's machine: proofpool provider register {out.name} …", err=True)
 
 

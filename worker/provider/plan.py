@@ -72,6 +72,13 @@ def unbonding(node: str, pool_id: int, change_wei: int) -> Effect:
     return Effect("unbonding", read, change_wei, "unbonding", node, pool_id)
 
 
+def faucet_command(wallet: Wallet) -> str:
+    """To paste: on a test chain it fills the wallet."""
+    contracts = wallet.contracts
+    where = f"--chain {contracts.client.rpc.url} --ledger {contracts.addresses.ledger}"
+    return f"proofpool chain faucet {wallet.address} {where}"
+
+
 def deposit(wallet: Wallet, amount_wei: int) -> tuple[Call, ...]:
     """What brings credits of the wallet into the free stake. Raises NotEligible where there are too few."""
     if amount_wei == 0:
@@ -83,7 +90,7 @@ def deposit(wallet: Wallet, amount_wei: int) -> tuple[Call, ...]:
     words = format_amount(amount_wei)
     if balance_wei < amount_wei:
         why = f"{format_amount(balance_wei)} of {words} credits in {wallet.address}"
-        todo = f"send credits there; on a test chain: `proofpool chain faucet {wallet.address}`"
+        todo = f"send credits there; on a test chain: `{faucet_command(wallet)}`"
         raise NotEligible("there are too few credits", why, todo)
     approve = Call("credits", "approve", (registry, amount_wei), f"let the Registry take {words} credits")
     stake = Call("registry", "stake", (amount_wei,), f"deposit {words} credits")

@@ -23,12 +23,10 @@ def plan_deposit(wallet: Wallet, amount_wei: int) -> Plan:
     return Plan(deposit(wallet, missing_wei), effects, done)
 
 
-def plan_node(
-    wallet: Wallet, consent: NodeConsent, pool_id: int | None, amount_wei: int | None, *, may_deposit: bool
-) -> Plan:
+def plan_node(wallet: Wallet, consent: NodeConsent, pool_id: int | None, amount_wei: int | None) -> Plan:
     """See that the node is the provider's, with at least `amount_wei` (None: what the pool asks for) allotted to it.
 
-    Without a pool it is taken in only. What the free stake lacks comes from the wallet where `may_deposit`.
+    Without a pool it is taken in only. What the free stake lacks comes from the wallet.
     Raises NotEligible, VerificationFailed.
     """
     taking_in = _taking_in(wallet, consent)
@@ -40,12 +38,10 @@ def plan_node(
     )
     more_wei = max(0, wanted_wei - have_wei)
     deposit_wei = max(0, more_wei - free_wei)
-    if deposit_wei and not may_deposit:
-        why = f"{format_amount(free_wei)} of {format_amount(more_wei)} credits are free"
-        raise NotEligible("there is too little free stake", why, "`proofpool provider stake AMOUNT` deposits more")
     calls = (*deposit(wallet, deposit_wei), *taking_in, *allotting(consent.node, pool_id, more_wei))
     effects = _effects(wallet, consent.node, pool_id, deposit_wei, more_wei)
-    return Plan(calls, effects, (*_notes(consent.node, taking_in), *_short_notes(wallet, pool_id, wanted_wei)))
+    notes = (*_notes(consent.node, taking_in), *_enough_notes(consent.node, have_wei, amount_wei))
+    return Plan(calls, effects, (*notes, *_short_notes(wallet, pool_id, max(have_wei, wanted_wei))))
 
 
 def plan_stake(wallet: Wallet, node: str, pool_id: int, amount_wei: int) -> Plan:
@@ -84,7 +80,11 @@ def check_own(wallet: Wallet, node: str) -> None:
 
 
 def _taking_in(wallet: Wallet, consent: NodeConsent) -> tuple[Call, ...]:
-    """Nothing where it is done: the consent was used then, by this command before it was killed for instance."""
+    """Nothing where it is done: the consent was used then, by this command before it was killed for instance.
+
+    Raises VerificationFailed for another deployment's all the same.
+    """
+    consent.check(wallet.contracts.registry_domain)
     if wallet.read("registry", "providerOf", consent.node) == wallet.address:
         return ()
     message = check_usable(consent, wallet)
@@ -114,6 +114,15 @@ def _effects(wallet: Wallet, node: str, pool_id: int, deposit_wei: int, more_wei
 
 def _notes(node: str, taking_in: tuple[Call, ...]) -> tuple[str, ...]:
     return () if taking_in else (f"{node} is this provider's node already",)
+
+
+def _enough_notes(node: str, have_wei: int, amount_wei: int | None) -> tuple[str, ...]:
+    """Nothing is allotted where so much stands behind the node already: that is said, with what adds and takes away."""
+    if amount_wei is None or have_wei < amount_wei:
+        return ()
+    have, wanted = format_amount(have_wei), format_amount(amount_wei)
+    how = "`proofpool provider stake` adds to it, `proofpool provider unstake` takes away"
+    return (f"{have} credits stand behind {node} already, and {wanted} are asked for in all: {how}",)
 
 
 def _short_notes(wallet: Wallet, pool_id: int, allotted_wei: int) -> tuple[str, ...]:

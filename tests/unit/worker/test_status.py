@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,17 +13,22 @@ from protocol.api import SettlingView, Standing
 from protocol.chain.cases import CaseRecord, CaseState
 from protocol.chain.pool import EarningsRecord
 from protocol.errors import ChainError, ConfigError
+from protocol.http import OTHER_HOST
 from protocol.keystore import CHEAP_SCRYPT_N, create_keystore
 from protocol.merkle.standard import earnings_tree
 from protocol.reasons import RejectReason
 from protocol.wire import ZERO_ADDRESS
 from tests.documents import fitting
+from tests.unit.worker.conftest import StillClock
 from worker import status
+from worker.activity import Activity, Obstacle
 from worker.config import WorkerConfig
 from worker.loop import Worker
 from worker.payment import PaymentState
+from worker.state_file import Process
 from worker.status import NodeStatus, look
 from worker.status_table import print_status, status_lines, watch_status
+from worker.verdict import Facts, verdict_of
 
 PROVIDER = "0x" + "77" * 20
 NOW = 1_000
@@ -81,7 +87,7 @@ def look_at(
     password_file.touch(mode=0o600)
     password_file.write_text("word\n")
 
-    def looked(chain_answers: bool = True, **settings: Any) -> NodeStatus:
+    def looked(chain_answers: bool = True, file: Path | None = None, **settings: Any) -> NodeStatus:
         def chain(*arguments: Any) -> Any:
             if not chain_answers:
                 raise ChainError("the node doesn't answer", "http://chain")
@@ -89,7 +95,7 @@ def look_at(
 
         monkeypatch.setattr(status, "_chain", chain)
         monkeypatch.setattr(status, "CoordinatorClient", lambda url: pool.membership().coordinator)
-        return look(make_config(password_file=password_file, **settings))
+        return look(make_config(password_file=password_file, **settings), file=file)
 
     return looked
 
@@ -473,3 +479,57 @@ def test_a_coordinator_that_falls_silent_takes_nothing_known_away(
         assert (found.accepted_share, found.num_unjudged) == (1.0, 1)
         assert [row.payment.state for row in found.recent] == [row.payment.state for row in known.recent]
         assert found.as_of.coordinator == known.as_of.coordinator and found.last_submission == known.last_submission
+
+
+@pytest.fixture
+def make_facts(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Facts]:
+    """What a look found, of a worker that waits for something."""
+    seen: list[Facts] = []
+    monkeypatch.setattr(status, "verdict_of", lambda facts, now: (seen.append(facts), verdict_of(facts, now))[1])
+    turned(make_worker, pool, (Standing.RECEIVED, None))
+    look_at()
+
+    def make(*waiting: Obstacle) -> Facts:
+        state = Activity(StillClock(), "0.1.0").state().model_copy(update={"waiting": waiting, "written_time": 1.0})
+        return replace(seen[0], process=Process(is_running=True, state=state))
+
+    return make
+
+
+def test_a_url_that_the_coordinator_isnt_called_by_blocks_with_the_hosts_that_it_is(
+    make_facts: Callable[..., Facts],
+) -> None:
+    """Through a tunnel or a proxy each signed request is refused: it is made out to another host."""
+    refused = Obstacle(
+        obstacle="refused: signature_invalid",
+        why=f"{OTHER_HOST}: 'tunnel:9000', not one of ['10.0.0.1:8700', 'pool.example']",
+        todo="",
+        since_time=0.0,
+        told_time=0.0,
+    )
+    found = verdict_of(make_facts(refused), 1.0)
+    assert found.verdict == "BLOCKED" and "tunnel:9000" in found.why
+    assert "`coordinator_url`" in found.todo and "10.0.0.1:8700, pool.example;" in found.todo
+    other = refused.model_copy(update={"why": "the request expired"})
+    assert verdict_of(make_facts(other), 1.0).verdict == "IDLE"
+
+
+def test_commands_to_paste_name_the_configuration(
+    look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, ledger: Ledger, stop_all: Callable[[], None]
+) -> None:
+    turned(make_worker, pool, (Standing.REJECTED, "toploc_mismatch"))
+    (forged,) = pool.received
+    command = f"`proofpool worker explain {forged} --config 'my worker.toml'`"
+    assert look_at(file=Path("my worker.toml")).todo.endswith(command)
+    ledger.cases[forged] = CaseRecord(CaseState.UPHELD, NOW, held_wei=500)
+    pool.slashes[forged] = 450
+    ledger.allotment = 0
+    assert look_at().todo.startswith("find the cause before you stake more: `proofpool worker explain 0x")
+    ledger.cases.clear()
+    assert "find the cause" not in look_at().todo
+    ledger.allotment = 1
+    pool.standings[forged] = (Standing.ACCEPTED, None)
+    stop_all()
+    assert look_at(file=Path("worker.toml")).todo == "start it: `proofpool worker run --config worker.toml`"
