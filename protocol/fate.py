@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict
 
+from protocol.amount import MAX_WEI, format_amount
 from protocol.events import BATCHED, RECEIVED, LogEvent, Related, standing_events, utc
 from protocol.reasons import RejectReason
 
@@ -195,7 +196,7 @@ def _refused(telling: _Telling, event: LogEvent) -> None:
 def _accepted(telling: _Telling, event: LogEvent) -> None:
     if telling.status == "challenged":
         return telling.settle("accepted", "accepted after all")
-    earned = f"{event.amount_wei or 0} wei for {event.provider or 'nobody'}"
+    earned = f"{format_amount(event.amount_wei or 0)} credits for {event.provider or 'nobody'}"
     return telling.settle("accepted", f"accepted with {event.units or 0} units, {earned}")
 
 
@@ -239,8 +240,14 @@ def _brought(telling: _Telling, event: LogEvent) -> None:
 
 def _upheld(telling: _Telling, event: LogEvent) -> None:
     deducted = event.text("deducted")
-    earnings = "" if deducted in ("0", "?") else f" and {deducted} wei of earnings"
-    telling.rule("slashed", f"slashed by {event.text('slashed')} wei of stake{earnings}", telling.now[1])
+    earnings = "" if deducted in ("0", "?") else f" and {_credits(deducted)} of earnings"
+    telling.rule("slashed", f"slashed by {_credits(event.text('slashed'))} of stake{earnings}", telling.now[1])
+
+
+def _credits(wei: str) -> str:
+    """What the log has as text; what is no amount stays as it is."""
+    is_amount = wei.isascii() and wei.isdecimal() and len(wei) <= len(str(MAX_WEI))
+    return f"{format_amount(int(wei)) if is_amount else wei} credits"
 
 
 def _overturned(telling: _Telling, event: LogEvent) -> None:

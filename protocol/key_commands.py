@@ -85,7 +85,7 @@ def import_key(
     from protocol.key_import import read_foreign_secret
 
     file = _new_file(name, folder)
-    secret = read_foreign_secret(source, lambda: get_password(source, source_password_file, may_ask=not as_json))
+    secret = read_foreign_secret(source, lambda: _source_password(source, source_password_file, may_ask=not as_json))
     password = choose_password(str(file), password_file, may_ask=not as_json)
     _tell(name, file, _written(file, password, secret), as_json)
 
@@ -166,6 +166,17 @@ def _new_file(name: str, folder: Path | None) -> Path:
     if file.exists():
         raise KeyFailure("a keystore is already there", str(file), "choose another name: keys are never overwritten")
     return file
+
+
+def _source_password(source: str, file: Path | None, *, may_ask: bool) -> str:
+    """Raises KeyFailure, which names the option that is about the source: --password-file is the new keystore's."""
+    try:
+        return get_password(source, file, may_ask=may_ask)
+    except KeyFailure as error:
+        if file is not None:
+            raise
+        todo = "give --from-password-file, which opens the keystore that is imported"
+        raise KeyFailure(error.what, f"{source}: {error.why}", todo) from error
 
 
 def _written(file: Path, password: str, secret: bytes | None) -> Signer:

@@ -8,6 +8,7 @@ from coordinator import log
 from coordinator.db import chain as mirror
 from coordinator.db.work import SubmissionRow
 from coordinator.tasks import expire_leases
+from protocol.amount import format_amount
 from protocol.errors import NotFound
 from protocol.reasons import Outcome, RejectReason
 from protocol.trace import Trace
@@ -27,7 +28,10 @@ def test_a_submission_and_its_task_are_told_alike(site: Site) -> None:
     (row,) = site.client().submissions()
     assert (found.subject, found.submission_id) == (submission_id, submission_id)
     assert found.what_happened.status == "accepted" and found.what_happened.reason is None
-    assert f"{row.num_units} units, {10 * row.num_units} wei for {row.provider}" in found.what_happened.sentence
+    assert (
+        f"{row.num_units} units, {format_amount(10 * row.num_units)} credits for {row.provider}"
+        in found.what_happened.sentence
+    )
     task_id = found.stages[0].id
     assert task_id is not None and task_id != submission_id
     of_task = trace(site, task_id)

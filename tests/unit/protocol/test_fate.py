@@ -66,7 +66,7 @@ def test_pending_work_says_what_it_waits_for(story: Story) -> None:
 def test_accepted_work_says_what_it_earned_and_how_it_was_used(story: Story) -> None:
     story.accept()
     begin = f"Accepted: {WORK} was received at 1970-01-01 00:01:00 UTC"
-    earned = f"accepted with 48 units, 144 wei for {PROVIDER}"
+    earned = f"accepted with 48 units, 0.000000000000000144 credits for {PROVIDER}"
     assert story.fate().sentence == f"{begin}, then {earned}."
     story.tell("group.unused", SUBMISSION, group=0, reason="no_variance")
     story.tell("batch.leased", ROOT, step=4, groups=[[SUBMISSION, 1]])
@@ -103,9 +103,10 @@ def test_a_slash_is_said_with_its_amounts(story: Story) -> None:
     story.copy("CaseUpheld", node=NODE, slashed="5", deducted="0")
     fate = story.fate()
     assert (fate.status, fate.reason) == ("slashed", "wrong_prompts")
-    assert fate.sentence.endswith("accused before the Court for wrong_prompts, then slashed by 5 wei of stake.")
+    slashed = "slashed by 0.000000000000000005 credits of stake"
+    assert fate.sentence.endswith(f"accused before the Court for wrong_prompts, then {slashed}.")
     story.copy("CaseUpheld", node=NODE, slashed="5", deducted="9")
-    assert story.fate().sentence.endswith("slashed by 5 wei of stake and 9 wei of earnings.")
+    assert story.fate().sentence.endswith(f"{slashed} and 0.000000000000000009 credits of earnings.")
 
 
 def test_an_appeal_brings_it_before_a_jury_and_may_end_three_ways(story: Story) -> None:

@@ -173,6 +173,8 @@ def test_another_wallets_keystore_is_taken_over_under_a_new_password(
     theirs = Account.encrypt(SECRET, "their word", kdf="pbkdf2", iterations=1000)
     source = private(tmp_path / "UTC--theirs", json.dumps(theirs).encode())
     word = private(tmp_path / "their-password", b"their word\n")
+    code, _, err = call("import", "node", "--from", str(source), *password)
+    assert code == 4 and str(source) in err and "give --from-password-file" in err
     command = ("import", "node", "--from", str(source), *password, "--from-password-file")
     assert call(*command, password[1])[0] == 4
     assert call(*command, str(word))[0] == 0

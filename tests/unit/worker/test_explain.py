@@ -131,6 +131,9 @@ def test_nothing_is_judged_that_needs_no_judging(
     found = explained(submission_id)
     assert (found.here, found.reason, found.todo) == (None, None, ())
     assert explained(submission_id, judges_here=True).here is not None
+    pool.verdicts[submission_id] = ()
+    judged = explained(submission_id, judges_here=True)
+    assert judged.here is not None and judged.here.holds and judged.todo == (), "no verdict is against it"
 
 
 def test_a_task_is_explained_by_what_was_handed_in_for_it(
