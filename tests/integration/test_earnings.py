@@ -153,6 +153,8 @@ def test_a_commit_survives_a_restart_between_attestation_and_sending(world: Worl
     pool = ChainPool(world.contracts, world.pool_id)
     assert pool.earnings_since(0) == pool.earnings_since(statement.epoch) == [record]
     assert pool.earnings_since(statement.epoch + 1) == pool.earnings_since(0, most=0) == []
+    for time in (0, found["claimable_time"]):
+        assert pool.earnings_since(2**64 - 1, claimable_at=time) == [record], "whatever is asked for"
 
 
 def test_attestations_count_only_if_a_seat_signed_this_statement(world: World) -> None:
