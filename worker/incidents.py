@@ -18,7 +18,6 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from protocol.amount import format_amount
-from protocol.api import Standing
 from protocol.canonical import hex0x, sha256
 from protocol.client import UNUSABLE
 from protocol.reasons import RejectReason
@@ -75,8 +74,10 @@ class Memory(_Shape):
     open: tuple[Incident, ...] = ()
     told: tuple[tuple[str, str], ...] = ()
     unsent: tuple[AlertMessage, ...] = ()
-    accepted_ids: tuple[str, ...] = ()
+    newest_accepted: int | None = None
+    """Chain time of the newest acceptance that was ever seen."""
     accepted_time: float
+    """When it was first seen here, or the watch began."""
     rules_hash: str | None = None
 
     @property
@@ -117,10 +118,10 @@ def advance(memory: Memory, status: NodeStatus, free_bytes: int, limits: Limits,
 
 
 def _with_accepted(memory: Memory, status: NodeStatus, now: float) -> Memory:
-    accepted = tuple(row.submission_id for row in status.recent if row.standing == Standing.ACCEPTED)
-    if set(accepted) <= set(memory.accepted_ids):
+    newest = status.accepted_time
+    if newest is None or newest <= (memory.newest_accepted or 0):
         return memory
-    return memory.model_copy(update={"accepted_ids": accepted, "accepted_time": now})
+    return memory.model_copy(update={"newest_accepted": newest, "accepted_time": now})
 
 
 def _found(memory: Memory, status: NodeStatus, free_bytes: int, limits: Limits, now: float) -> Iterator[Incident]:

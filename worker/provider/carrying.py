@@ -24,7 +24,7 @@ from protocol.errors import ChainError, NotEligible, ProofpoolError, Transaction
 from protocol.passwords import is_terminal
 from worker.provider.config import ProviderConfig
 from worker.provider.manner import Manner
-from worker.provider.plan import Call, Plan
+from worker.provider.plan import Call, Plan, faucet_command
 from worker.provider.refusals import in_words
 from worker.provider.report import ChangedAmount, ProviderReport, SentTransaction
 from worker.provider.wallet import Wallet, looking, sending
@@ -151,7 +151,7 @@ def _check_coins(wallet: Wallet, transactions: Sequence[SentTransaction]) -> Non
     costs = [transaction.cost_wei for transaction in transactions if transaction.cost_wei is not None]
     if (needed := sum(costs)) and (balance := wallet.contracts.client.balance_wei(wallet.address)) < needed:
         why = f"{format_amount(balance)} of about {format_amount(needed)} coins in {wallet.address}"
-        todo = f"send coins there; on a test chain: `proofpool chain faucet {wallet.address}`"
+        todo = f"send coins there; on a test chain: `{faucet_command(wallet)}`"
         raise NotEligible("there are too few coins for gas", why, todo)
 
 

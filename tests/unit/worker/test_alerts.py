@@ -99,7 +99,7 @@ def watched(
             lambda: Lookout(config, lambda: found.status, http, URL, wall, clock),
             clock,
             wall,
-            make_status(recent=(row(1),)),
+            make_status(recent=(row(1),), accepted_time=1),
         )
         found.restarts()
         yield found
@@ -113,7 +113,7 @@ def test_nothing_accepted_is_told_once_and_its_end_once(watched: Watched) -> Non
     assert watched.sees() == ["nothing_accepted opened"]
     watched.clock.time += 600
     assert watched.sees() == []
-    assert watched.sees(recent=(row(1), row(2))) == ["nothing_accepted closed"]
+    assert watched.sees(accepted_time=2) == ["nothing_accepted closed"]
     opened, closed = watched.bodies
     assert opened["incident_id"] == closed["incident_id"] and closed["time"] > opened["time"]
     assert "10 minutes" in opened["summary"] and opened["node"] == watched.status.node
