@@ -68,7 +68,7 @@ class WorkerConfig(RoleConfig):
     stall_seconds: float = Field(default=900.0, gt=0)
     """`/healthz` is 503 once nothing has moved for this long, and nothing is waited for."""
     look_seconds: float = Field(default=60.0, gt=0)
-    """Pause between two looks at coordinator and chain, for metrics and alerts."""
+    """Pause between two looks at coordinator and chain, for metrics, alerts and what a status remembers."""
     alert_webhook_file: Path | None = None
     """Its first line (mode 0600) is the URL that alerts are posted to; else `PROOFPOOL_ALERT_WEBHOOK` is, if set."""
     alert_minutes: float = Field(default=60.0, gt=0)

@@ -10,7 +10,8 @@ What is damaged goes to damaged/, and holds up nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import nlargest
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -128,9 +129,12 @@ class Outbox:
     def file(self, entry: Entry) -> bytes:
         return self._path(entry.task_id, FILE).read_bytes()
 
-    def answers(self) -> list[Answer]:
-        """All answers ever given, in the order of their tasks."""
-        found = [_read(Answer, path) for path in self._folder.glob(f"0x*{ANSWER}")]
+    def answers(self, newest: int | None = None) -> list[Answer]:
+        """All answers ever given, or the `newest` that were written last; in the order of their tasks."""
+        paths: Iterable[Path] = self._folder.glob(f"0x*{ANSWER}")
+        if newest is not None:
+            paths = nlargest(newest, paths, key=lambda path: path.stat().st_mtime_ns)
+        found = [_read(Answer, path) for path in paths]
         return sorted(found, key=lambda answer: (answer.policy_version, answer.counter))
 
     def answer_file(self, task_id: str) -> Path:

@@ -167,7 +167,7 @@ class _Work:
         provider: str | None,
         questions: Questions,
     ) -> None:
-        looked = Outbox(config.data_dir / "outbox", config.give_up_seconds).answers()[-MAX_LOOKED:]
+        looked = Outbox(config.data_dir / "outbox", config.give_up_seconds).answers(newest=MAX_LOOKED)
         answers = looked[-NUM_RECENT:]
         views = views_of(answers, client, questions) if client else {}
         self.account: Account | None = None

@@ -14,6 +14,7 @@ from protocol.amount import format_amount
 from protocol.clock import SystemClock
 from protocol.events import utc
 from protocol.plain import plain
+from worker.activity import WINDOW_SECONDS
 from worker.status import NodeStatus
 
 
@@ -88,9 +89,10 @@ def _process(status: NodeStatus) -> str:
         return "not running" + ("" if last is None else f"; its last sign of life was {_ago(status, last)}")
     if process.started_time is None:
         return "running"
-    speed = f", {process.tokens_per_second:.1f} tokens/s over the last ten minutes"
-    since = f"{utc(int(process.started_time))}, {_span(status.time - process.started_time)}"
-    return f"{process.phase}, pid {process.pid}, since {since}{speed}"
+    runs_seconds = status.time - process.started_time
+    window = "over the last ten minutes" if runs_seconds > WINDOW_SECONDS else "since then"
+    since = f"{utc(int(process.started_time))}, {_span(runs_seconds)}"
+    return f"{process.phase}, pid {process.pid}, since {since}, {process.tokens_per_second:.1f} tokens/s {window}"
 
 
 def _waiting(status: NodeStatus) -> Iterator[str]:
@@ -111,9 +113,14 @@ def _last(status: NodeStatus) -> str:
 
 def _share(status: NodeStatus) -> str:
     if status.accepted_share is None:
-        return "none of the last submissions is judged yet" + _unjudged(status)
+        return "none of the last submissions is judged yet" + _unjudged(status) + _newest(status)
     share = f"{status.num_accepted} of the last {status.num_judged} that were judged"
-    return f"{status.accepted_share:.0%}: {share}{_unjudged(status)}"
+    return f"{status.accepted_share:.0%}: {share}{_unjudged(status)}{_newest(status)}"
+
+
+def _newest(status: NodeStatus) -> str:
+    time = status.accepted_time
+    return "" if time is None else f"; the newest was accepted at {utc(time)}, {_ago(status, time)}"
 
 
 def _unjudged(status: NodeStatus) -> str:

@@ -1,7 +1,8 @@
 """What runs beside a worker's loop for whoever looks after it: state file, health and metrics, alerts.
 
 In: `WorkerConfig`, the process's `Activity`. Out: a context that holds while the worker runs. The state file is always
-written; the server runs where `metrics_address` is set, the lookout where that or a webhook is.
+written, and the lookout always looks: a first `proofpool worker status` knows what was before it. The server runs where
+`metrics_address` is set.
 """
 
 from __future__ import annotations
@@ -31,11 +32,10 @@ def surrounded(config: WorkerConfig, activity: Activity, clock: Clock, pace: Clo
     with ExitStack() as stack:
         webhook = webhook_of(config, os.environ)
         stack.enter_context(StateFile(config.data_dir, activity, clock))
-        if config.metrics_address or webhook:
-            http = stack.enter_context(impatient(httpx.Client()))
-            lookout = stack.enter_context(Lookout(config, lambda: look(config, clock), http, webhook, clock, pace))
-            if config.metrics_address:
-                metrics = WorkerMetrics(activity, config.data_dir, lambda: lookout.status, lookout.num_open)
-                address, stall_seconds = config.metrics_address, config.stall_seconds
-                stack.enter_context(HealthServer(address, activity, metrics, stall_seconds))
+        http = stack.enter_context(impatient(httpx.Client()))
+        lookout = stack.enter_context(Lookout(config, lambda: look(config, clock), http, webhook, clock, pace))
+        if config.metrics_address:
+            metrics = WorkerMetrics(activity, config.data_dir, lambda: lookout.status, lookout.num_open)
+            address, stall_seconds = config.metrics_address, config.stall_seconds
+            stack.enter_context(HealthServer(address, activity, metrics, stall_seconds))
         yield

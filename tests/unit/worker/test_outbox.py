@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,20 @@ def test_a_receipt_empties_the_outbox_and_stays(
     assert again.answers() == [answer]
     assert again.knows(entry.task_id)
     assert [path.name for path in (tmp_path / "outbox").iterdir()] == [f"{entry.task_id}.answer.json"]
+
+
+def test_the_newest_answers_are_those_that_were_written_last(
+    tmp_path: Path, make_entry: Callable[[int], Entry], make_client: Any
+) -> None:
+    outbox = reopened(tmp_path)
+    for number, seconds in ((0, 30), (1, 10), (2, 20)):
+        entry = make_entry(number)
+        outbox.put(entry, FILE)
+        outbox.send(entry, make_client(), now=lambda: 0)
+        os.utime(outbox.answer_file(entry.task_id), (seconds, seconds))
+    assert [answer.counter for answer in outbox.answers()] == [0, 1, 2]
+    assert [answer.counter for answer in outbox.answers(newest=2)] == [0, 2]
+    assert [answer.counter for answer in outbox.answers(newest=9)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from protocol.api import SettlingView, Standing
 from protocol.chain.cases import CaseRecord, CaseState
 from protocol.chain.pool import EarningsRecord
+from protocol.clock import SteadyClock, SystemClock
 from protocol.errors import ChainError, ConfigError
 from protocol.http import OTHER_HOST
 from protocol.keystore import CHEAP_SCRYPT_N, create_keystore
@@ -28,6 +30,7 @@ from worker.payment import PaymentState
 from worker.state_file import Process
 from worker.status import NodeStatus, look
 from worker.status_table import print_status, status_lines, watch_status
+from worker.surroundings import surrounded
 from worker.verdict import Facts, verdict_of
 
 PROVIDER = "0x" + "77" * 20
@@ -348,6 +351,30 @@ def test_what_was_last_known_is_shown_with_its_time(
     assert "the coordinator's part is of " in text and "1 min 30 s ago" in text and "the chain's part is of " in text
 
 
+def test_a_first_look_knows_what_the_worker_saw_while_others_answered(
+    look_at: Callable[..., NodeStatus],
+    make_worker: Any,
+    pool: Any,
+    ledger: Ledger,
+    make_config: Callable[..., WorkerConfig],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    turned(make_worker, pool, (Standing.ACCEPTED, None))
+    (settled,) = pool.received
+    pool.settlings[settled] = SettlingView(log_index=5, epoch=2, amount_wei=70)
+    monkeypatch.setattr(status, "_chain", lambda *arguments: ledger)
+    monkeypatch.setattr(status, "CoordinatorClient", lambda url: pool.membership().coordinator)
+    clock = StillClock()
+    with surrounded(make_config(), Activity(clock, "0.1.0"), SystemClock(), SteadyClock()):
+        while not (tmp_path / "data" / "process" / "last_known.json").exists():
+            assert "lookout" in {thread.name for thread in threading.enumerate()}
+    pool.outage = True
+    found = look_at(chain_answers=False)
+    assert (found.num_judged, found.num_accepted, found.accepted_time) == (1, 1, 6)
+    assert (found.provider, found.pool_version) == (PROVIDER, 0)
+
+
 def test_nothing_is_remembered_of_another_node(
     look_at: Callable[..., NodeStatus], make_worker: Any, pool: Any, make_config: Any, tmp_path: Any
 ) -> None:
@@ -418,7 +445,11 @@ def test_who_waits_says_for_what_and_since_when(make_status: Callable[..., NodeS
         "the coordinator doesn't answer: GET /v1/pool?[2J, since 40 s; do: is it running there?"
     )
     (runs,) = [line for line in lines if line.startswith("process")]
-    assert "pid 7" in runs and "1 h 1 min" in runs and "12.3 tokens/s" in runs
+    assert "pid 7" in runs and "1 h 1 min" in runs and "12.3 tokens/s over the last ten minutes" in runs
+    young = {**process, "started_time": 1_000_000.0 - 60}
+    assert any(
+        "12.3 tokens/s since then" in line for line in status_lines(make_status(process={**young, "waiting": ()}))
+    )
     stopped = make_status(process={**process, "is_running": False, "phase": "stopped", "waiting": ()})
     assert any("not running; its last sign of life was 0 s ago" in line for line in status_lines(stopped))
 
@@ -452,7 +483,9 @@ def test_verdicts_that_lag_hide_no_acceptances(
     found = look_at()
     assert (found.verdict, found.why) == ("EARNING", "1 of the last 1 that were judged accepted, 2 wait for verdicts")
     assert (found.accepted_share, found.num_unjudged, found.accepted_time, len(found.recent)) == (1.0, 2, 6, 1)
-    assert "100%: 1 of the last 1 that were judged, 2 wait for verdicts" in "\n".join(status_lines(found))
+    text = "\n".join(status_lines(found.model_copy(update={"time": 126.0})))
+    newest = "the newest was accepted at 1970-01-01 00:00:06 UTC, 2 min ago"
+    assert f"100%: 1 of the last 1 that were judged, 2 wait for verdicts; {newest}" in text
     monkeypatch.setattr(status, "MAX_LOOKED", 2)
     later = look_at()
     assert (later.verdict, later.why) == ("IDLE", "none of the last submissions is judged yet, 2 wait for verdicts")

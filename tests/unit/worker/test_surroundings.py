@@ -1,4 +1,4 @@
-"""What runs beside a worker's loop: a state file always, a server and a lookout where they are wanted."""
+"""What runs beside a worker's loop: a state file and a lookout always, a server where it is wanted."""
 
 from __future__ import annotations
 
@@ -32,22 +32,34 @@ def activity() -> Activity:
     return Activity(SystemClock(), "0.1.0")
 
 
-def test_without_settings_there_is_a_state_file_and_nothing_else(
-    make_config: Callable[..., WorkerConfig], activity: Activity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def looks(make_status: Callable[..., NodeStatus], monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set as soon as the lookout has looked, without asking anybody."""
+    looked = threading.Event()
+
+    def look(config: WorkerConfig, clock: SystemClock) -> NodeStatus:
+        looked.set()
+        return make_status(earned_wei=7)
+
+    monkeypatch.setattr(surroundings, "look", look)
     monkeypatch.delenv(WEBHOOK_VARIABLE, raising=False)
+    return looked
+
+
+def test_without_settings_there_are_a_state_file_and_a_lookout_and_no_server(
+    make_config: Callable[..., WorkerConfig], activity: Activity, tmp_path: Path, looks: threading.Event
+) -> None:
+    """Who asks for the first time when nobody answers any more is told what the worker has seen."""
     with surrounded(make_config(), activity, SystemClock(), SteadyClock()):
-        assert process_of(tmp_path / "data").is_running and LOOKOUT not in threads()
-    assert not process_of(tmp_path / "data").is_running
+        assert process_of(tmp_path / "data").is_running
+        assert LOOKOUT in threads() and "health" not in threads()
+        assert looks.wait(30)
+    assert not process_of(tmp_path / "data").is_running and LOOKOUT not in threads()
 
 
 def test_metrics_have_what_the_lookout_sees(
-    make_config: Callable[..., WorkerConfig],
-    make_status: Callable[..., NodeStatus],
-    activity: Activity,
-    monkeypatch: pytest.MonkeyPatch,
+    make_config: Callable[..., WorkerConfig], activity: Activity, looks: threading.Event
 ) -> None:
-    monkeypatch.setattr(surroundings, "look", lambda config, clock: make_status(earned_wei=7))
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with surrounded(make_config(metrics_address=address), activity, SystemClock(), SteadyClock()):
@@ -58,7 +70,7 @@ def test_metrics_have_what_the_lookout_sees(
 
 
 def test_a_second_worker_of_the_folder_is_refused_before_it_does_anything(
-    make_config: Callable[..., WorkerConfig], activity: Activity
+    make_config: Callable[..., WorkerConfig], activity: Activity, looks: threading.Event
 ) -> None:
     with (
         surrounded(make_config(), activity, SystemClock(), SteadyClock()),
