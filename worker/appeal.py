@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from protocol.chain.cases import CaseRecord, CaseState, JuryRecord
+from protocol.chain.cases import CaseRecord, CaseState
 from protocol.chain.contracts import Contracts
 from protocol.chain.deployment import connect
 from protocol.chain.journal import FILE_NAME, Journal
@@ -69,13 +69,7 @@ def object_to(contracts: Contracts, lane: Lane, pool_id: int, submission_id: str
     case = pool.case_of(submission_id)
     if case.state is CaseState.APPEALED:
         return _appeal(contracts, pool, submission_id, case, is_sent=False)
-    _check_accused(submission_id, case)
-    _check_appellant(pool, submission_id, case, lane.address)
-    _check_time(case, pool.time())
-    bond_wei, balance_wei = pool.jury_terms().appeal_bond_wei, contracts.read("credits", "balanceOf", lane.address)
-    if balance_wei < bond_wei:
-        why = f"{balance_wei} of {bond_wei} wei, until chain time {case.deadline}"
-        raise NotEligible("an appeal takes a bond", why, f"send credits to {lane.address}")
+    bond_to_pay(contracts, pool, submission_id, case, lane.address)
     try:
         pool.appeal(submission_id)
     except TransactionReverted as error:
@@ -83,6 +77,24 @@ def object_to(contracts: Contracts, lane: Lane, pool_id: int, submission_id: str
             raise _too_late(case, pool.time()) from error
         raise
     return _appeal(contracts, pool, submission_id, case, is_sent=True)
+
+
+def bond_to_pay(contracts: Contracts, pool: ChainPool, submission_id: str, case: CaseRecord, sender: str) -> int:
+    """What an appeal takes, in wei. Raises NotEligible where the Court would refuse this account's."""
+    _check_accused(submission_id, case)
+    _check_appellant(pool, submission_id, case, sender)
+    _check_time(case, pool.time())
+    bond_wei, balance_wei = pool.jury_terms().appeal_bond_wei, int(contracts.read("credits", "balanceOf", sender))
+    if balance_wei < bond_wei:
+        why = f"{balance_wei} of {bond_wei} wei, until chain time {case.deadline}"
+        raise NotEligible("an appeal takes a bond", why, f"send credits to {sender}")
+    return bond_wei
+
+
+def jury_deadline_of(pool: ChainPool, submission_id: str) -> int:
+    """In chain seconds; 0 where no jury is called."""
+    jury = pool.jury_of(submission_id)
+    return 0 if jury is None else jury.deadline
 
 
 def _check_accused(submission_id: str, case: CaseRecord) -> None:
@@ -123,19 +135,15 @@ def _too_late(case: CaseRecord, now: int) -> NotEligible:
 
 
 def _appeal(contracts: Contracts, pool: ChainPool, submission_id: str, case: CaseRecord, *, is_sent: bool) -> Appeal:
-    bond, jury = contracts.read("court", "bondOf", submission_id), pool.jury_of(submission_id)
+    bond = contracts.read("court", "bondOf", submission_id)
     return Appeal(
         submission_id=submission_id,
         appellant=bond["owner"],
         bond_wei=bond["amount"],
         deadline=case.deadline,
-        jury_deadline=_deadline(jury),
+        jury_deadline=jury_deadline_of(pool, submission_id),
         sent=is_sent,
     )
-
-
-def _deadline(jury: JuryRecord | None) -> int:
-    return 0 if jury is None else jury.deadline
 
 
 def _journal(config: WorkerConfig, keystore: Path | None) -> Journal:

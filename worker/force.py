@@ -39,7 +39,7 @@ class ForcedIntake(BaseModel):
 
 def force_intake(config: WorkerConfig, submission_id: str) -> ForcedIntake:
     """Raises UsageError for what this node never made or has a receipt for, NotEligible, ChainError."""
-    outbox = Outbox(config.data_dir / "outbox", config.give_up_seconds)
+    outbox = outbox_of(config)
     check_unpromised(outbox, submission_id)
     clock = SystemClock()
     contracts = connect(config.chain_url, clock, deployment=config.deployment, ledger=ledger_of(config))
@@ -51,6 +51,10 @@ def force_intake(config: WorkerConfig, submission_id: str) -> ForcedIntake:
             if entry.submission_id == submission_id:
                 outbox.hand_in_again(entry)
         return forced
+
+
+def outbox_of(config: WorkerConfig) -> Outbox:
+    return Outbox(config.data_dir / "outbox", config.give_up_seconds)
 
 
 def check_unpromised(outbox: Outbox, submission_id: str) -> None:
@@ -68,25 +72,32 @@ def check_unpromised(outbox: Outbox, submission_id: str) -> None:
 
 def announce(contracts: Contracts, lane: Lane, pool_id: int, submission_id: str) -> ForcedIntake:
     """Post the id, once. Raises NotEligible where the contract would refuse this node."""
-    if promised := contracts.read("ledger", "forcedIntake", pool_id, submission_id):
-        return ForcedIntake(submission_id=submission_id, include_by_epoch=promised - 1, transaction_hash=None)
-    if contracts.read("registry", "providerOf", lane.address) == ZERO_ADDRESS:
-        raise NotEligible(
-            "the node isn't registered", lane.address, "`proofpool provider register` takes it in; or use its keystore"
-        )
-    allotted, least = (
-        contracts.read("registry", "allotment", lane.address, pool_id),
-        contracts.read("pools", "minAllotmentOf", pool_id),
-    )
-    if allotted < least:
-        raise NotEligible(
-            "too little is allotted to this node",
-            f"{allotted} of {least} wei",
-            "`proofpool provider stake` lets more stand behind it",
-        )
+    if (promised := promised_epoch(contracts, pool_id, submission_id)) is not None:
+        return ForcedIntake(submission_id=submission_id, include_by_epoch=promised, transaction_hash=None)
+    check_eligible(contracts, lane.address, pool_id)
     receipt = contracts.send(lane, "ledger", "forceIntake", pool_id, submission_id)
     epoch = next(event.arguments["epoch"] for event in contracts.events(receipt) if event.name == "IntakeForced")
     return ForcedIntake(submission_id=submission_id, include_by_epoch=epoch, transaction_hash=receipt.transaction_hash)
+
+
+def promised_epoch(contracts: Contracts, pool_id: int, submission_id: str) -> int | None:
+    """By whose end the log must answer for a forced submission; None where it isn't forced in."""
+    promised = contracts.read("ledger", "forcedIntake", pool_id, submission_id)
+    return promised - 1 if promised else None
+
+
+def check_eligible(contracts: Contracts, node: str, pool_id: int) -> None:
+    """Raises NotEligible for a node whose announcement the Ledger would refuse."""
+    if contracts.read("registry", "providerOf", node) == ZERO_ADDRESS:
+        todo = "`proofpool provider register` takes it in; or use its keystore"
+        raise NotEligible("the node isn't registered", node, todo)
+    allotted, least = (
+        contracts.read("registry", "allotment", node, pool_id),
+        contracts.read("pools", "minAllotmentOf", pool_id),
+    )
+    if allotted < least:
+        why, todo = f"{allotted} of {least} wei", "`proofpool provider stake` lets more stand behind it"
+        raise NotEligible("too little is allotted to this node", why, todo)
 
 
 def ledger_of(config: WorkerConfig) -> str | None:

@@ -55,8 +55,15 @@ def test_a_provider_appeals_once_with_its_own_key(world: World, keys: Keys, call
     (tmp_path / "data").mkdir()
     command = ("provider", "appeal", submission_id, "--config", config)
     assert refusal(call(*command)) == (6, ["error", "why", "do"]), "the node's key isn't its provider's"
+    assert refusal(call(*command, "--dry-run")) == (6, ["error", "why", "do"])
+    shown = (*command, "--keystore", str(keys.keystore(PROVIDER)), "--dry-run")
     command = (*command, "--keystore", str(keys.keystore(PROVIDER)), "--password-file", str(tmp_path / "password"))
     before = world.read("credits", "balanceOf", world.provider.address)
+    would = document(call(*shown, "--json"))
+    assert [one["function"] for one in would["transactions"]] == ["approve", "appeal"]
+    (change,) = would["changes"]
+    assert int(change["before_wei"]) - int(change["after_wei"]) == CREDIT and int(change["before_wei"]) == before
+    assert case_state(world, submission_id) is CaseState.ACCUSED
     found = document(call(*command, "--json"))
     assert (found["sent"], found["bond_wei"], found["appellant"]) == (True, str(CREDIT), world.provider.address)
     assert found["jury_deadline"] > 0 and case_state(world, submission_id) is CaseState.APPEALED
@@ -65,6 +72,8 @@ def test_a_provider_appeals_once_with_its_own_key(world: World, keys: Keys, call
     code, out, _ = call(*command)
     assert code == 0 and out.startswith(f"appealed before: a bond of {CREDIT} wei")
     assert before - world.read("credits", "balanceOf", world.provider.address) == CREDIT
+    code, out, _ = call(*shown)
+    assert code == 0 and "would send no transaction" in out and "appealed before: a jury decides by" in out
     assert refusal(call("provider", "appeal", "0x12", "--config", config)) == (2, ["error", "why", "do"])
 
 

@@ -160,10 +160,19 @@ def test_a_provider_forces_a_submission_in_while_its_coordinator_is_away(
     config = keys.config("worker", NODE, tmp_path / "data", coordinator_url=NOWHERE)
     unknown = ("provider", "force-intake", "0x" + "22" * 32, "--config", config)
     assert refusal(call(*unknown)) == (2, ["error", "why", "do"])
+    assert refusal(call(*unknown, "--dry-run")) == (2, ["error", "why", "do"])
+    shown = ("provider", "force-intake", submission_id, "--config", config, "--dry-run")
+    would = document(call(*shown, "--json"))
+    assert [(one["function"], one["transaction_hash"]) for one in would["transactions"]] == [("forceIntake", None)]
+    assert (would["provider"], would["dry_run"]) == (world.node.address, True) and would["transactions"][0]["gas"] > 0
+    assert would["notes"] == ["the log must answer by the end of epoch 1, if epoch 0 is still open"]
+    assert not world.read("ledger", "forcedIntake", world.pool_id, submission_id)
     forced = document(call("provider", "force-intake", submission_id, "--config", config, "--json"))
     assert forced["include_by_epoch"] == 1 and forced["transaction_hash"]
     code, out, _ = call("provider", "force-intake", submission_id, "--config", config)
     assert code == 0 and out.startswith("forced in before: the log must answer by the end of epoch 1")
+    code, out, _ = call(*shown)
+    assert code == 0 and "would send no transaction" in out and "forced in before" in out
     for _ in range(2):
         world.close_epoch()
     demand = ("audit", "challenge-inclusion", submission_id, "--pool", str(world.pool_id), *keys.options(PROVIDER))
