@@ -171,7 +171,7 @@ def _sent(wallet: Wallet, plan: Plan, report: ProviderReport) -> ProviderReport:
         place = f"{number}/{len(plan.calls)}"
         print(f"{place} {call.purpose} …", file=sys.stderr)
         done.append(_sent_one(wallet, call, previewed, done))
-        print(f"{place} mined in block {done[-1].block}: {done[-1].transaction_hash}", file=sys.stderr)
+        print(f"{place} mined in block {done[-1].block}", file=sys.stderr)
     answers = wallet.read_all(*(effect.read for effect in plan.effects))
     changes = tuple(
         change.model_copy(update={"after_wei": effect.value(answer)})

@@ -8,7 +8,7 @@ which case, when the rest can be claimed. Claims are cumulative: the newest root
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from pydantic import BaseModel, ConfigDict
@@ -25,6 +25,9 @@ from worker.provider.money_events import Withheld, account_events, withheld_by
 from worker.provider.plan import Call, Effect, Plan, wallet_credits
 from worker.provider.report import ProviderReport
 from worker.provider.wallet import Wallet
+
+MOST_LATER_LINES = 2
+"""More payouts than these are said in one line for people."""
 
 
 class _Shape(BaseModel):
@@ -97,15 +100,24 @@ def plan_claim(
 def lines_of(earnings: PoolEarnings) -> list[str]:
     """What isn't paid now, and why; for people."""
     pool = f"pool {earnings.pool_id}"
-    lines = [
-        f"{pool}: {format_amount(one.amount_wei)} more can be claimed {_when(one)} (earnings of epoch {one.epoch})"
-        for one in earnings.later
-    ]
+    lines = [f"{pool}: {line}" for line in _later_lines(earnings.later)]
     for case in earnings.withheld:
         until = "" if case.until is None else f" until {utc(case.until)}"
         amount = format_amount(case.amount_wei)
         lines.append(f"{pool}: {amount} withheld by the case of {case.submission_id} ({case.state}{until})")
     return [*lines, *(f"{pool}: {fault}" for fault in earnings.faults)]
+
+
+def _later_lines(later: Sequence[LaterEarnings]) -> Iterator[str]:
+    """Each payout, or where there are many the first, the last and their sum: `--json` has them all."""
+    if len(later) > MOST_LATER_LINES:
+        total, first, last = format_amount(sum(one.amount_wei for one in later)), later[0], later[-1]
+        begin = f"the first {format_amount(first.amount_wei)} {_when(first)}"
+        epochs = f"earnings of epochs {first.epoch} to {last.epoch}"
+        yield f"{total} more in {len(later)} payouts: {begin}, the last {_when(last)} ({epochs})"
+        return
+    for one in later:
+        yield f"{format_amount(one.amount_wei)} more can be claimed {_when(one)} (earnings of epoch {one.epoch})"
 
 
 def _when(later: LaterEarnings) -> str:
