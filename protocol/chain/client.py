@@ -144,8 +144,26 @@ class ChainClient:
         """keccak256 of the contract's code; of nothing where there is none."""
         return hex0x(keccak256(self.code(address)))
 
-    def code(self, address: str) -> bytes:
-        return bytes_of(self.rpc.call("eth_getCode", address, "latest"), "eth_getCode")
+    def code(self, address: str, block: int | str = "latest") -> bytes:
+        return bytes_of(self.rpc.call("eth_getCode", address, block_tag(block)), "eth_getCode")
+
+    def first_block_of_code(self, address: str, last_block: int) -> int | None:
+        """The block in which a contract was made that is there at `last_block`; one request in each halving.
+
+        None where it is older than the oldest state that the node still has.
+        """
+        low, high, forgotten = 0, last_block, None
+        while low < high:
+            middle = (low + high) // 2
+            try:
+                is_there = bool(self.code(address, middle))
+            except NodeRefused:  # most nodes drop the state of old blocks
+                forgotten, is_there = middle, False
+            if is_there:
+                high = middle
+            else:
+                low = middle + 1
+        return None if forgotten is not None and low == forgotten + 1 else low
 
     def balance_wei(self, address: str) -> int:
         """Native balance, which pays for gas."""

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from protocol.amount import format_amount
+from protocol.chain.client import ChainClient
+from protocol.errors import NodeRefused
 from protocol.signing import Signer
 from testnet.chain.genesis import dev_secrets
 from tests.integration.conftest import CREDIT, World
@@ -277,6 +279,36 @@ def test_the_nodes_of_a_provider_are_listed_with_what_stands_behind_them(desk: D
     assert desk.node in printed and "35 unbonding, due" in printed
     desk.world.chain.pass_time(UNBONDING_SECONDS + LEASE_SECONDS + 10)
     assert desk.done("nodes")["nodes"][0]["pools"][0]["releasable_wei"] == str(35 * CREDIT)
+
+
+def test_the_chain_is_read_from_the_contracts_first_block_on(
+    desk: Desk, call: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, honest = list[int](), ChainClient.logs
+
+    def logs(client: ChainClient, addresses: Any, first_block: int, *more: Any) -> Any:
+        asked.append(first_block)
+        return honest(client, addresses, first_block, *more)
+
+    def forgetful(client: ChainClient, address: str, block: int | str = "latest") -> bytes:
+        if block == "latest":
+            return code(client, address)
+        raise NodeRefused("eth_getCode", -32000, "missing trie node")
+
+    monkeypatch.setattr(ChainClient, "logs", logs)
+    code, registry = ChainClient.code, desk.world.contracts.addresses.registry
+    exit_code, out, err = desk.run("nodes")
+    (made,) = set(asked)
+    assert made > 0 and (exit_code, err) == (0, "")
+    assert code(desk.world.contracts.client, registry, made) and not code(
+        desk.world.contracts.client, registry, made - 1
+    )
+    monkeypatch.setattr(ChainClient, "code", forgetful)
+    exit_code, forgotten, err = desk.run("nodes")
+    assert asked[-1] == 0 and json.loads(forgotten)["nodes"] == json.loads(out)["nodes"]
+    assert "from block 0: set `first_block`" in err
+    monkeypatch.setenv("PROOFPOOL_PROVIDER_FIRST_BLOCK", str(made))
+    assert (desk.run("nodes")[2], asked[-1]) == ("", made)
 
 
 def test_a_node_revokes_itself_with_its_own_key(desk: Desk) -> None:

@@ -8,7 +8,7 @@ which case, when the rest can be claimed. Claims are cumulative: the newest root
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from pydantic import BaseModel, ConfigDict
@@ -76,9 +76,11 @@ class ClaimReport(ProviderReport):
 
 
 def plan_claim(
-    wallet: Wallet, sources: Sequence[EarningsSource], first_block: int
+    wallet: Wallet, sources: Sequence[EarningsSource], first_block: Callable[[], int]
 ) -> tuple[Plan, tuple[PoolEarnings, ...]]:
-    """Raises NotEligible where nothing can be claimed; what a source says wrongly, or not, where that is why."""
+    """`first_block` is asked for where cases are looked for, from it on.
+
+    Raises NotEligible where nothing can be claimed; what a source says wrongly, or not, where that is why."""
     found = [_of_pool(wallet, source, first_block) for source in sources]
     calls, effects = list[Call](), list[Effect]()
     for earnings, stated in found:
@@ -124,7 +126,9 @@ def _when(later: LaterEarnings) -> str:
     return "once a dispute is over" if later.claimable_time is None else f"from {utc(later.claimable_time)} on"
 
 
-def _of_pool(wallet: Wallet, source: EarningsSource, first_block: int) -> tuple[PoolEarnings, StatedEarnings | None]:
+def _of_pool(
+    wallet: Wallet, source: EarningsSource, first_block: Callable[[], int]
+) -> tuple[PoolEarnings, StatedEarnings | None]:
     pool = ChainPool(wallet.contracts, source.pool_id)
     config = wallet.read("pools", "configOf", source.pool_id)
     time, records = wallet.time(), pool.earnings_since(0)
@@ -134,7 +138,7 @@ def _of_pool(wallet: Wallet, source: EarningsSource, first_block: int) -> tuple[
     claimed, withheld = pool.claimed_wei(wallet.address), pool.withheld_wei(wallet.address)
     earned = 0 if stated is None else stated.earned_wei.get(wallet.address, 0)
     later = _later(wallet, source, [r for r, can in zip(records, is_due, strict=True) if not can], earned)
-    cases = _cases(wallet, source.pool_id, first_block) if withheld else []
+    cases = _cases(wallet, source.pool_id, first_block()) if withheld else []
     found = PoolEarnings(
         pool_id=source.pool_id,
         token=config["token"],

@@ -167,12 +167,13 @@ def withdraw(
     from worker.provider.unbonding import plan_withdraw
 
     amount_wei = None if amount == ALL else _needed(amount)
-    first_block = first_block_of(given.config)
     report = carry_out(
         "withdraw",
         given.config,
         given.manner,
-        lambda wallet: plan_withdraw(wallet, find_roster(wallet, first_block).holdings, amount_wei),
+        lambda wallet: plan_withdraw(
+            wallet, find_roster(wallet, first_block_of(given.config, wallet.contracts)).holdings, amount_wei
+        ),
         adds_up=amount_wei is not None,
     )
     _show(report, given)
@@ -188,7 +189,7 @@ def nodes(*, given: Given) -> None:
     from worker.provider.wallet import looking
 
     with looking(given.config, SystemClock(), given.manner.provider) as wallet:
-        found = list_nodes(wallet, first_block_of(given.config))
+        found = list_nodes(wallet, first_block_of(given.config, wallet.contracts))
     typer.echo(found.model_dump_json() if given.manner.as_json else "\n".join(lines_of(found)))
 
 
@@ -230,11 +231,11 @@ def claim(
     from worker.provider.earnings_source import sources_of
     from worker.provider.holdings import first_block_of
 
-    found, first_block = list[PoolEarnings](), first_block_of(given.config)
+    found = list[PoolEarnings]()
     with sources_of(given.config, statements or (), others or ()) as sources:
 
         def make_plan(wallet: Wallet) -> Plan:
-            plan, pools = plan_claim(wallet, sources, first_block)
+            plan, pools = plan_claim(wallet, sources, lambda: first_block_of(given.config, wallet.contracts))
             found[:] = pools
             return plan
 

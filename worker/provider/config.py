@@ -28,7 +28,7 @@ class ProviderConfig(RoleConfig):
     ledger: Address | None = None
     deployment: Path | None = None
     first_block: int = Field(default=0, ge=0)
-    """Nothing of the provider's is in an earlier block; a deployment file says it too."""
+    """Nothing of the provider's is in an earlier block; a deployment file says it too; else it is looked for."""
     keystore: Path | None = None
     """The provider's cold key: a file, or a key's name; without it PROOFPOOL_PRIVATE_KEY on local chains, else the key
     `provider`."""

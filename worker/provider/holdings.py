@@ -6,11 +6,12 @@ from its state. Times are the chain's, in seconds.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.chain.contracts import Read, abi_of
+from protocol.chain.contracts import Contracts, Read, abi_of
 from protocol.chain.deployment import read_deployment
 from worker.provider.config import ProviderConfig
 from worker.provider.wallet import Wallet
@@ -79,7 +80,15 @@ def find_roster(wallet: Wallet, first_block: int) -> Roster:
     return Roster(list(nodes), holdings)
 
 
-def first_block_of(config: ProviderConfig) -> int:
-    """Where to look from: nothing of a deployment is in a block before it."""
-    deployed = read_deployment(config.deployment).block if config.deployment is not None else 0
-    return max(config.first_block, deployed)
+def first_block_of(config: ProviderConfig, contracts: Contracts) -> int:
+    """Where to look from: nothing of a deployment is in a block before it. The chain is asked where nothing says it."""
+    if config.deployment is not None:
+        return max(config.first_block, read_deployment(config.deployment).block)
+    if config.first_block:
+        return config.first_block
+    client = contracts.client
+    found = client.first_block_of_code(contracts.address("registry"), client.head().number)  # the others need it
+    if found is None:
+        why = "the node has no state of the blocks in which the contracts were made, so the chain is read from block 0"
+        print(f"{why}: set `first_block`, or give --deployment", file=sys.stderr)
+    return found or 0

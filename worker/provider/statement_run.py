@@ -25,7 +25,7 @@ from worker.provider.wallet import looking, pool_of
 def run_statement(config: ProviderConfig, provider: str | None, file: Path | None, period: Period) -> ProviderStatement:
     """Raises UsageError without a log, ChainError, CoordinatorUnreachable, VerificationFailed for an unreadable log."""
     with _log(config, file) as log, looking(config, SystemClock(), provider) as wallet:
-        return make_statement(wallet, pool_of(config), log, period, first_block_of(config))
+        return make_statement(wallet, pool_of(config), log, period, first_block_of(config, wallet.contracts))
 
 
 def print_statement(found: ProviderStatement, *, as_csv: bool, as_json: bool) -> int:

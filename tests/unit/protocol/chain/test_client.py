@@ -88,6 +88,32 @@ def test_a_time_is_found_among_blocks_of_any_pace(block_seconds: int) -> None:
     assert len(methods(chain)) < 100
 
 
+def code_since(made: int, oldest_state: int = 0) -> Any:
+    """A node with a contract's code from block `made` on, and no state of blocks before `oldest_state`."""
+
+    def answer(address: str, tag: str) -> str:
+        if int(tag, 16) < oldest_state:
+            raise NodeRefused("eth_getCode", -32000, "missing trie node")
+        return "0x60" if int(tag, 16) >= made else "0x"
+
+    return answer
+
+
+@pytest.mark.parametrize("made", [0, 1, 77_777, 1_000_000])
+def test_a_contracts_first_block_is_found_by_halving(made: int) -> None:
+    chain = client(eth_getCode=code_since(made))
+    assert chain.first_block_of_code(ADDRESS, 1_000_000) == made
+    assert len(methods(chain)) <= 21
+
+
+@pytest.mark.parametrize(
+    ("oldest_state", "found"), [(70_000, 77_777), (77_776, 77_777), (77_777, None), (90_000, None)]
+)
+def test_a_contract_that_is_older_than_a_nodes_state_isnt_dated(oldest_state: int, found: int | None) -> None:
+    chain = client(eth_getCode=code_since(77_777, oldest_state))
+    assert chain.first_block_of_code(ADDRESS, 100_000) == found
+
+
 @pytest.mark.parametrize("wrap", [lambda data: data, lambda data: {"data": data}])
 def test_a_custom_error_is_decoded_wherever_the_node_puts_it(wrap: Any) -> None:
     data = probe_abi().errors["TooSmall"].selector + bytes(31) + b"\x03" + bytes(31) + b"\x0a" + bytes(32)
