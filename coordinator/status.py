@@ -42,6 +42,7 @@ def status(coordinator: Coordinator, session: Session) -> Status:
         log_root=root_of(LogNodes(session), size),
         policy_version=newest_version(session, coordinator.config.pool_id),
         num_by_standing=dict(session.execute(standings).all()),
+        num_by_use=num_by_use(session),
         num_by_reaudit=dict(session.execute(reaudits).all()),
         disputed_stamps=num_disputed_by_validator(session),
         num_pending_groups=_count(session, GroupRow.group, GroupRow.use == Use.PENDING),
@@ -49,6 +50,12 @@ def status(coordinator: Coordinator, session: Session) -> Status:
         claimed_wei=claimed_wei(session),
         outbox=dict(session.execute(outbox).all()),
     )
+
+
+def num_by_use(session: Session) -> dict[str, int]:
+    """Groups that are accepted, by their use; the unused ones by their reason."""
+    use = func.coalesce(GroupRow.unused_reason, GroupRow.use)
+    return dict(session.execute(select(use, func.count()).where(GroupRow.use.is_not(None)).group_by(use)).all())
 
 
 def claimed_wei(session: Session) -> int:
@@ -82,6 +89,7 @@ METRICS = (
     MetricSpec("disputed_stamps", "gauge", "Work stamps that more seats dispute than confirm."),
     MetricSpec("claimed_wei", "gauge", "Paid out by the contracts."),
     MetricSpec("tasks", "gauge", "Tasks by standing.", ("standing",)),
+    MetricSpec("groups", "gauge", "Accepted groups by use: pending, batched, consumed, or why they are unused.", ("use",)),
     MetricSpec("reaudits", "gauge", "Settled submissions by their re-audit.", ("state",)),
     MetricSpec("outbox_calls", "gauge", "Chain calls by state.", ("state",)),
 )
@@ -107,7 +115,12 @@ class StatusMetrics:
             "disputed_stamps": sum(now.disputed_stamps.values()),
             "claimed_wei": now.claimed_wei,
         }
-        labelled = {"tasks": now.num_by_standing, "reaudits": now.num_by_reaudit, "outbox_calls": now.outbox}
+        labelled = {
+            "tasks": now.num_by_standing,
+            "groups": now.num_by_use,
+            "reaudits": now.num_by_reaudit,
+            "outbox_calls": now.outbox,
+        }
         values: dict[str, Values] = {name: {(): float(value)} for name, value in plain.items()}
         values |= {name: {(label,): count for label, count in found.items()} for name, found in labelled.items()}
         yield from families(ROLE, METRICS, values)

@@ -351,7 +351,7 @@ class EpochView(_Shape):
 class Status(_Shape):
     """How the coordinator is: how fresh, how much waits.
 
-    `num_by_standing` counts tasks, `num_by_reaudit` settled submissions, `outbox` chain calls.
+    `num_by_standing` counts tasks, `num_by_use` groups, `num_by_reaudit` settled submissions, `outbox` chain calls.
     """
 
     freshness: Freshness
@@ -362,6 +362,8 @@ class Status(_Shape):
     log_root: Hash32
     policy_version: UInt64 | None
     num_by_standing: dict[str, UInt64]
+    num_by_use: dict[str, UInt64]
+    """Groups of accepted submissions: pending, batched, consumed, or why they are unused (stale, no_variance, …)."""
     num_by_reaudit: dict[str, UInt64]
     disputed_stamps: dict[str, UInt64]
     """By validator: work stamps that more seats dispute than confirm."""

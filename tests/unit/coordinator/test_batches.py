@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from coordinator.batches import Candidate, choose
+from coordinator.db.chain import Pool
 from coordinator.db.work import GroupRow
 from protocol.api import BatchRefusal
 from protocol.batches import groups_root
@@ -18,6 +19,7 @@ from protocol.errors import ProofpoolError, Rejected
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import read_rollouts
 from protocol.wire import Batch, Signed
+from tests.unit.coordinator.conftest import POOL_ID
 
 
 def uses(site: Any) -> list[tuple[str | None, str | None]]:
@@ -170,6 +172,27 @@ def test_groups_past_the_lag_are_stale(site: Any) -> None:
     site.accept(policy_version=1)
     offer = trainer.lease_batch(4)
     assert len(offer.groups) == 2
+
+
+@pytest.mark.parametrize("max_async", [0, 1, 4, 8])
+def test_a_step_takes_rollouts_of_max_async_versions_back_and_no_further(site: Any, max_async: int) -> None:
+    with site.coordinator.writing() as session:
+        session.get_one(Pool, POOL_ID).max_async = max_async
+    for version in range(1, max_async + 2):
+        site.publish(version)
+    newest, oldest = max_async + 1, 1
+    with pytest.raises(Rejected) as refusal:
+        site.lease(oldest - 1)
+    assert refusal.value.reason is RejectReason.STALE_POLICY
+    site.accept(policy_version=oldest)
+    assert site.client().status().num_by_use == {"pending": 2}
+    step = newest + 1
+    assert len(site.client(site.trainer).lease_batch(step).groups) == 2
+    site.client(site.trainer).acknowledge_batch(0)
+    site.accept(policy_version=oldest)
+    site.publish(newest + 1)
+    assert site.client(site.trainer).lease_batch(step + 1) is None
+    assert site.client().status().num_by_use == {"consumed": 2, "stale": 2}
 
 
 CANDIDATES = st.lists(
