@@ -37,6 +37,7 @@ SHAPES: dict[str, str] = {
     "key list": "protocol.key_commands:KeyList",
     "key export": "protocol.key_commands:KeyExport",
     "verifier status": "verifier.status:VerifierStatus",
+    "trainer status": "trainer.run_status:RunStatus",
     "trainer filter": "trainer.problem_filter:FilterReport",
     "verifier overlap": "verifier.completions:OverlapReport",
     "verifier check": "protocol.checks.report:FileReport",

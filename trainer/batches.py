@@ -52,6 +52,10 @@ class Batches:
         """Tell the pool what can't be trained on; the step's next lease is of other groups."""
         self._coordinator.refuse_batch(number, refusal)
 
+    def groups_by_use(self) -> dict[str, int]:
+        """What became of all accepted groups so far: pending, batched, consumed, or why they are unused."""
+        return dict(self._coordinator.status().num_by_use)
+
     def _rules_of(self, offer: BatchOffer) -> Rules:
         if offer.rules_hash not in self._rules:
             self._rules[offer.rules_hash] = self._coordinator.rules(offer.rules_hash)

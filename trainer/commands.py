@@ -104,3 +104,15 @@ def plot(
 
     draw([read_curves(run) for run in runs], out)
     print(out)
+
+
+@app.command()
+def status(
+    run: Annotated[Path, typer.Argument(help="A run's folder, a testnet's, or a file named metrics.jsonl.")],
+    as_json: Json = False,
+) -> None:
+    """What holds a run up, how old its rollouts are, and what was accepted and not trained on."""
+    from trainer.run_status import read_lines, status_of
+
+    found = status_of(run.name, read_lines(run))
+    print(found.model_dump_json(indent=2) if as_json else "\n".join(found.lines()))

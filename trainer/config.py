@@ -10,6 +10,7 @@ from protocol.config import Address, RoleConfig
 from trainer.checkpoint import Start
 from trainer.learner import RecipeConfig
 from trainer.ranks import ScaleConfig
+from trainer.trackers import TrackerName
 
 
 class TrainerConfig(RoleConfig):
@@ -40,5 +41,11 @@ class TrainerConfig(RoleConfig):
     """How many checkpoints stay; a step can be replayed as long as the version before it is there."""
     resume: Start = "newest"
     """Where to start: the `newest` checkpoint, or the base model where there is none; only `anew`; a policy version."""
+    tracker: TrackerName | None = None
+    """What draws the curves elsewhere: `tensorboard`, `wandb` or `trackio`; nothing without it."""
+    tracker_project: str = "proofpool"
+    """What the tracker calls the runs of a project; wandb and trackio have one."""
+    tracker_run: str = "trainer"
+    """What the tracker calls this run; a run of that name goes on."""
     recipe: RecipeConfig = RecipeConfig()
     scale: ScaleConfig = ScaleConfig()

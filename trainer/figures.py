@@ -5,6 +5,7 @@ In: `TokenRows` of each forward pass of a step. Out: `StepFigures`, a line of me
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from trainer.loss import ClipConfig, TokenRows, k3
 from trainer.ranks import ALONE, Ranks
-from trainer.samples import Sample
+from trainer.samples import TrainingBatch
 
 MEANS = ("high", "low", "delta", "entropy", "kl_old", "kl_worker")
 RATIO_QUANTILES = (0.01, 0.5, 0.99)
@@ -49,7 +50,11 @@ class StepFigures:
     """Over rollouts."""
     mean_policy_lag: float
     """Over rollouts, in versions."""
+    min_policy_lag: int
     max_policy_lag: int
+    policy_lag_counts: dict[str, int]
+    """Rollouts by their lag, its number as text; JSON has no other keys."""
+    num_groups: int
     num_rollouts: int
     num_tokens: int
     """Trained ones."""
@@ -88,8 +93,9 @@ class Tally:
         """The end of an optimizer step."""
         self.grad_norms.append(grad_norm)
 
-    def figures(self, samples: list[Sample], policy_version: int, ranks: Ranks = ALONE) -> StepFigures:
-        """Of all that was added on all `ranks`, for a step that starts from `policy_version`."""
+    def figures(self, batch: TrainingBatch, policy_version: int, ranks: Ranks = ALONE) -> StepFigures:
+        """Of all that was added on all `ranks`, for a step of `batch` that starts from `policy_version`."""
+        samples = batch.samples
         num_tokens = sum(sample.num_outputs for sample in samples)
         names = [*MEANS, *(["kl_reference"] if self.has_reference else [])]
         sums = ranks.sum(torch.stack([self._column(name).sum() for name in names]))
@@ -114,7 +120,10 @@ class Tally:
             mean_task_reward=_mean([sample.task_reward for sample in samples]),
             mean_length_penalty=_mean([sample.length_penalty for sample in samples]),
             mean_policy_lag=_mean(lags),
+            min_policy_lag=min(lags),
             max_policy_lag=max(lags),
+            policy_lag_counts={str(lag): count for lag, count in sorted(Counter(lags).items())},
+            num_groups=len(samples) // batch.group_size,
             num_rollouts=len(samples),
             num_tokens=num_tokens,
         )

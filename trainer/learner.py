@@ -97,7 +97,7 @@ class Learner:
         fixed = self._fixed(batch, parts)
         for part in parts:
             self._update(part, batch, fixed, tally)
-        return tally.figures(batch.samples, policy_version, self.ranks)
+        return tally.figures(batch, policy_version, self.ranks)
 
     def logprobs(
         self, batch: TrainingBatch, policy: Policy | None = None, places: Sequence[int] | None = None

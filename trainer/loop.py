@@ -16,15 +16,10 @@ both of which change nothing the second time. No version is saved before the one
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from pathlib import Path
 
 from protocol.api import BatchOffer, BatchRefusal
-from protocol.clock import Clock
 from protocol.telemetry import get_logger
 from protocol.waiting import Waiting
 from trainer.batch_file import BatchFile
@@ -32,9 +27,10 @@ from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import Checkpoint, Start
 from trainer.crew import Crew
-from trainer.figures import StepFigures
 from trainer.publishing import Publishing
+from trainer.reporting import Reporting
 from trainer.samples import TrainingBatch, UnfitRow
+from trainer.stopwatch import Phase
 
 
 class Trainer:
@@ -45,16 +41,15 @@ class Trainer:
         crew: Crew,
         broadcaster: Broadcaster,
         batches: Batches,
-        metrics_file: Path,
-        clock: Clock,
+        reporting: Reporting,
         waiting: Waiting,
         start: Start = "newest",
     ) -> None:
         self.crew = crew
         self.broadcaster = broadcaster
         self.batches = batches
-        self.metrics_file = metrics_file
-        self.clock = clock
+        self.reporting = reporting
+        self.stopwatch = reporting.stopwatch
         self.waiting = waiting
         self.start = start
 
@@ -69,18 +64,21 @@ class Trainer:
 
     def step(self, before: Checkpoint, publishing: Publishing) -> Checkpoint | None:
         """The version after `before`, saved once that one is out; None if stopped before."""
-        waiting_since = self.clock.now()
-        if (taken := self.take(before.policy_version + 1, publishing)) is None:
-            return None
+        with self.stopwatch.phase(Phase.BATCH):
+            waiting_since = self.stopwatch.clock.now()
+            if (taken := self.take(before.policy_version + 1, publishing)) is None:
+                return None
+            unpublished_seconds = publishing.seconds_since(waiting_since)
         file, batch = taken
-        waited = self.clock.now() - waiting_since
-        figures = self.crew.learn(batch, before.policy_version)
-        learnt = self.clock.now()
-        if not publishing.wait():
-            return None
-        waited_to_publish = self.clock.now() - learnt
-        checkpoint = self.crew.save(file.offer.step, file, before)
-        self.report(checkpoint, figures, waited, waited_to_publish)
+        with self.stopwatch.phase(Phase.LEARNING):
+            figures = self.crew.learn(batch, before.policy_version)
+        with self.stopwatch.phase(Phase.PUBLISHING):
+            if not publishing.wait():
+                return None
+        with self.stopwatch.phase(Phase.SAVING):
+            checkpoint = self.crew.save(file.offer.step, file, before)
+        version = checkpoint.policy_version
+        self.reporting.step(version, batch, figures, unpublished_seconds, self.batches.groups_by_use)
         return checkpoint
 
     def resume(self) -> Checkpoint:
@@ -111,7 +109,7 @@ class Trainer:
             return True
 
         awaited = "the coordinator and the chain"
-        publishing = Publishing(lambda: bool(self.waiting.until(awaited, publish)))
+        publishing = Publishing(lambda: bool(self.waiting.until(awaited, publish)), self.stopwatch.clock)
         try:
             yield publishing
         except BaseException:
@@ -159,13 +157,3 @@ class Trainer:
             return True
 
         self.waiting.until("the coordinator", tell)
-
-    def report(self, checkpoint: Checkpoint, figures: StepFigures, waited: float, waited_to_publish: float) -> None:
-        """One line in metrics.jsonl and one in the log."""
-        line = {"step": checkpoint.policy_version, "time": self.clock.now(), "waited_seconds": waited}
-        line |= {"waited_to_publish_seconds": waited_to_publish, **asdict(figures)}
-        with self.metrics_file.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        get_logger().info("step.done", **line)

@@ -7,17 +7,19 @@ not in the command line.
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from protocol.chain.contracts import Contracts
 from protocol.chain.deployment import connect, stay_with
-from protocol.chain.journal import FILE_NAME, Journal
+from protocol.chain.journal import FILE_NAME as JOURNAL_NAME
+from protocol.chain.journal import Journal
 from protocol.chain.lane import Lane
 from protocol.chain.pool import ChainPool, PoolRecord
 from protocol.client import CoordinatorClient
-from protocol.clock import Clock, SystemClock
+from protocol.clock import Clock, SteadyClock, SystemClock
 from protocol.config import load_config, write_resolved
 from protocol.errors import NotEligible
 from protocol.http import RequestSigner
@@ -32,10 +34,15 @@ from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
 from trainer.crew import Crew
+from trainer.flops import measured_peak, step_flops
 from trainer.learner import Learner
 from trainer.loop import Trainer
-from trainer.policy import Policy
+from trainer.metrics_file import FILE_NAME, MetricsFile
+from trainer.policy import COMPUTE_DTYPES, Policy
 from trainer.ranks import ALONE, Ranks, parting, start_ranks
+from trainer.reporting import Reporting
+from trainer.stopwatch import Stopwatch
+from trainer.trackers import make_tracker
 
 
 def run_trainer(file: Path | None, num_steps: int | None, resume: str | None = None) -> None:
@@ -53,7 +60,10 @@ def run_trainer(file: Path | None, num_steps: int | None, resume: str | None = N
         write_resolved(config, config.data_dir)
         trainer = build_trainer(config, SystemClock(), stop, ranks)
         if trainer is not None:
-            trainer.run(config.num_steps)
+            try:
+                trainer.run(config.num_steps)
+            finally:
+                trainer.reporting.close()
 
 
 def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event, ranks: Ranks = ALONE) -> Trainer | None:
@@ -66,7 +76,7 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event, ra
     if contracts is None:
         return None
     signer = load_signer(contracts.client.chain_id, config.keystore, config.password_file)
-    journal = Journal(config.data_dir / FILE_NAME)
+    journal = Journal(config.data_dir / JOURNAL_NAME)
     lane = Lane(contracts.client, signer, clock, journal=journal, stop=stop)
     pool = ChainPool(contracts, config.pool_id, lane=lane)
     waiting.until("the chain's node", lane.resume)
@@ -75,12 +85,12 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event, ra
         return None
     _check_role(record, signer)
     coordinator = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
+    crew = build_crew(config, ranks)
     return Trainer(
-        build_crew(config, ranks),
+        crew,
         Broadcaster(config.origin_dir, config.pool_id, pool, coordinator, signer, contracts.domain),
         Batches(coordinator, lambda: pool.record().coordinator, contracts.domain),
-        config.data_dir / "metrics.jsonl",
-        clock,
+        build_reporting(config, crew, clock),
         waiting,
         config.resume,
     )
@@ -94,6 +104,20 @@ def build_crew(config: TrainerConfig, ranks: Ranks) -> Crew:
         reference = Policy.load(config.base_model, ranks, config.scale).requires_grad_(False)
     learner = Learner(policy, config.recipe, reference, ranks)
     return Crew(learner, CheckpointStore(config.data_dir / "checkpoints", config.keep_checkpoints), config.base_model)
+
+
+def build_reporting(config: TrainerConfig, crew: Crew, clock: Clock) -> Reporting:
+    """Lines of the run's folder, and the tracker that is configured."""
+    model, recipe, scale, ranks = crew.learner.model.config, crew.learner.recipe, config.scale, crew.learner.ranks
+    peak = scale.peak_flops or measured_peak(ranks.device, COMPUTE_DTYPES[scale.compute_dtype])
+    return Reporting(
+        MetricsFile(config.data_dir / FILE_NAME),
+        clock,
+        Stopwatch(SteadyClock()),
+        make_tracker(config.tracker, config.data_dir, config.tracker_project, config.tracker_run),
+        partial(step_flops, model, recipe),
+        peak * ranks.size,
+    )
 
 
 def _connect(config: TrainerConfig, clock: Clock) -> Contracts:

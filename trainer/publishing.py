@@ -9,12 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from protocol.clock import Clock
+
 
 class Publishing:
-    """Example: `publishing = Publishing(publish)`, and before the next save `publishing.wait()`."""
+    """Example: `publishing = Publishing(publish, clock)`, and before the next save `publishing.wait()`."""
 
-    def __init__(self, publish: Callable[[], bool]) -> None:
+    def __init__(self, publish: Callable[[], bool], clock: Clock) -> None:
         self._publish = publish
+        self._clock = clock
+        self._end_time: float | None = None
         self._is_out = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="publishing")
@@ -33,6 +37,11 @@ class Publishing:
             raise self._error
         return self._is_out
 
+    def seconds_since(self, time: float) -> float:
+        """Of the time since `time`, how long it wasn't out."""
+        end_time = self._end_time
+        return max(0.0, (self._clock.now() if end_time is None else end_time) - time)
+
     def join(self) -> None:
         """Until the thread has ended, however it did."""
         self._thread.join()
@@ -42,3 +51,5 @@ class Publishing:
             self._is_out = self._publish()
         except BaseException as error:  # it travels: `wait` raises it in the loop's thread
             self._error = error
+        finally:
+            self._end_time = self._clock.now()

@@ -43,6 +43,8 @@ class ScaleConfig(BaseModel):
     """Keep the inputs of layers alone, and run each layer again backwards: less memory, a third more work."""
     offload: bool = False
     """Keep master weights, gradients and optimizer in the host's memory, and take the optimizer's steps there."""
+    peak_flops: float | None = Field(default=None, gt=0)
+    """Floating-point operations a second that a rank's device can do, which MFU is a share of; measured without it."""
     rank_timeout_seconds: float = Field(default=600.0, gt=0)
     """The longest that a rank waits for the others within a step; past it the run ends with an error."""
 

@@ -9,8 +9,6 @@ lag varies, here each batch is exactly `lag` versions old. Run: `proofpool train
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -42,6 +40,7 @@ from protocol.wire import ZERO_ADDRESS
 from trainer.evaluation import PassRates, pass_counts, pass_rates
 from trainer.figures import StepFigures
 from trainer.learner import Learner, RecipeConfig
+from trainer.metrics_file import FILE_NAME, MetricsFile
 from trainer.samples import TrainingBatch, batch_of
 
 EVALUATION_SEED = 1
@@ -107,13 +106,14 @@ class Rehearsal:
         self.engine = engine
         self.learner = learner
         self.clock = clock
+        self._metrics = MetricsFile(config.data_dir / FILE_NAME)
         self._counters: dict[int, int] = {}
         self._num_generated = 0
 
     def run(self, progress: Steps) -> None:
         """Every step. Raises UsageError where the folder has a run already."""
-        if self._metrics_file.exists():
-            raise UsageError("the folder has a run already", f"{self._metrics_file}", "name another --data-dir")
+        if self._metrics.path.exists():
+            raise UsageError("the folder has a run already", f"{self._metrics.path}", "name another --data-dir")
         self.publish(0)
         self.report(0, self.evaluate(0), None, None, 0.0)
         for step in range(1, self.config.num_steps + 1):
@@ -179,10 +179,7 @@ class Rehearsal:
             line |= {"num_dropped_groups": gathered.num_dropped, "num_generated_rollouts": self._num_generated}
         if rates is not None:
             line |= {"held_back_average": rates.average, "held_back_at_least_once": rates.at_least_once}
-        with self._metrics_file.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        self._metrics.append(line)
 
     def _task(self, policy_version: int) -> Iterator[list[Rollout]]:
         """The groups of the next task of a version, made as a worker makes them, but for the proofs."""
@@ -206,10 +203,6 @@ class Rehearsal:
     @cached_property
     def _held_back(self) -> list[Problem]:
         return self.environment.held_back(self.config.num_held_back)
-
-    @property
-    def _metrics_file(self) -> Path:
-        return self.config.data_dir / "metrics.jsonl"
 
     def _version_folder(self, policy_version: int) -> Path:
         return self.config.data_dir / "versions" / str(policy_version)

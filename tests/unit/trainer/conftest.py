@@ -100,8 +100,10 @@ def make_offer(
 ) -> Callable[..., tuple[BatchOffer, bytes]]:
     """A batch of two groups for `step`, with its file; `first` is put in the place of the first rollout."""
 
-    def make(step: int = 1, first: Rollout | None = None) -> tuple[BatchOffer, bytes]:
-        rollouts = [make_rollout(number, reward=float(number % 3 == 0)) for number in range(2 * GROUP_SIZE)]
+    def make(step: int = 1, first: Rollout | None = None, version: int = 0) -> tuple[BatchOffer, bytes]:
+        rollouts = [
+            make_rollout(number, reward=float(number % 3 == 0), version=version) for number in range(2 * GROUP_SIZE)
+        ]
         rollouts[:1] = [first or rollouts[0]]
         header = FileHeader(task_id=ZERO_HASH, group_size=GROUP_SIZE, sampling=SamplingRules(max_new_tokens=12))
         file = write_rollouts(header, rollouts)

@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from protocol.api import BatchOffer, BatchRefusal, Problem
+from protocol.api import BatchOffer, BatchRefusal, Freshness, Problem, Status
 from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
 from protocol.errors import ChainError, ProofpoolError, Rejected, VerificationFailed
@@ -20,7 +21,7 @@ from protocol.rollouts import Rollout
 from protocol.rules import Rules
 from protocol.signing import Signer, SigningDomain
 from protocol.waiting import Waiting
-from protocol.wire import Signed, WeightsRelease
+from protocol.wire import ZERO_HASH, Signed, WeightsRelease
 from tests.unit.trainer.conftest import COORDINATOR
 from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
@@ -29,7 +30,10 @@ from trainer.crew import Crew
 from trainer.figures import StepFigures
 from trainer.learner import Learner, RecipeConfig
 from trainer.loop import Trainer
+from trainer.metrics_file import MetricsFile
+from trainer.reporting import Reporting
 from trainer.samples import TrainingBatch
+from trainer.stopwatch import Phase, Stopwatch
 
 Offer = tuple[BatchOffer, bytes]
 
@@ -51,6 +55,7 @@ class World:
         self.leased: list[int] = []
         self.consumed: list[int] = []
         self.refused: list[BatchRefusal] = []
+        self.num_by_use: dict[str, int] = {}
 
     def _called(self, name: str) -> None:
         self.calls.append(name)
@@ -67,6 +72,25 @@ class World:
         assert policy_version not in self.manifests, "published twice"
         self.manifests[policy_version] = manifest_hash
 
+    def status(self) -> Status:
+        freshness = Freshness(head_block=1, indexed_block=1, chain_time=1, lag_seconds=0)
+        return Status(
+            freshness=freshness,
+            epoch=0,
+            committed_epochs=0,
+            log_size=0,
+            log_root=ZERO_HASH,
+            policy_version=0,
+            num_by_standing={},
+            num_by_use=self.num_by_use,
+            num_by_reaudit={},
+            disputed_stamps={},
+            num_pending_groups=0,
+            earned_wei=0,
+            claimed_wei=0,
+            outbox={},
+        )
+
     def answer(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path
         self._called(f"{request.method} {path}")
@@ -82,6 +106,8 @@ class World:
             self.refused.append(BatchRefusal.model_validate_json(request.content))
         if path.endswith("/acknowledgement"):
             self.consumed.append(int(path.split("/")[3]))
+        if path == "/v1/status":
+            return httpx.Response(200, content=self.status().model_dump_json())
         if path == "/v1/weights":
             release = Signed[WeightsRelease].model_validate_json(request.content).message
             assert self.manifests[release.policy_version] == release.manifest_hash, "announced before it is on chain"
@@ -108,8 +134,7 @@ def start(
             Crew(Learner(make_model(), recipe), CheckpointStore(tmp_path / "checkpoints"), tmp_path),
             Broadcaster(tmp_path / "origin", 1, world, coordinator, Signer(b"\1" * 32), domain),
             Batches(coordinator, lambda: COORDINATOR.address, domain),
-            tmp_path / "metrics.jsonl",
-            SystemClock(),
+            Reporting(MetricsFile(tmp_path / "metrics.jsonl"), SystemClock(), Stopwatch(SystemClock())),
             Waiting(SystemClock(), stop, poll_seconds=0.001),
         )
 
@@ -344,3 +369,128 @@ def test_a_refusal_that_costs_nothing_is_waited_out_and_others_are_not(
     monkeypatch.setattr(world, "answer", lambda request: refuse("stale_policy"))
     with pytest.raises(Rejected):
         start().run(num_steps=2)
+
+
+def metrics_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_each_step_says_what_became_of_groups_since_the_one_before_over_a_restart_and_an_outage(
+    world: World, start: Callable[..., Trainer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.num_by_use = {"consumed": 2, "no_variance": 3}
+    start().run(num_steps=1)
+    world.num_by_use = {"consumed": 4, "no_variance": 5, "stale": 1}
+    start().run(num_steps=2)
+
+    def away() -> Status:
+        raise httpx.ConnectError("refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world, "status", away)
+        start().run(num_steps=3)
+    world.num_by_use = {"consumed": 8, "no_variance": 5, "stale": 4, "unfit": 2}
+    start().run(num_steps=4)
+    lines = metrics_of(tmp_path)
+    columns = ("num_dropped_groups", "num_stale_groups", "num_unfit_groups")
+    assert [[line.get(name) for name in columns] for line in lines] == [
+        [3, 0, 0],
+        [2, 1, 0],
+        [None, None, None],  # the coordinator was away: nothing is counted, and nothing lost
+        [0, 3, 2],
+    ]
+    assert lines[3]["num_groups_by_use"] == world.num_by_use
+
+
+def test_each_step_names_its_bottleneck_and_where_its_seconds_went(
+    world: World, start: Callable[..., Trainer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time goes on where the test says: in learning of step 2, while version 2 goes out of step 3."""
+    seconds = SetClock()
+    trainer, learn, publish = start(), Learner.learn, world.publish_weights
+    trainer.reporting.stopwatch.clock = seconds
+    trainer.reporting.stopwatch.lap()
+    learnt = threading.Event()
+
+    def learning(learner: Learner, batch: TrainingBatch, policy_version: int) -> StepFigures:
+        seconds.time += {1: 40.0}.get(policy_version, 1.0)
+        if policy_version == 2:
+            learnt.set()
+        return learn(learner, batch, policy_version)
+
+    def slow(policy_version: int, manifest_hash: str) -> None:
+        if policy_version == 2:
+            assert learnt.wait(60)
+            wait_until(lambda: trainer.stopwatch.current()[0] is Phase.PUBLISHING)
+            seconds.time += 50.0
+        publish(policy_version, manifest_hash)
+
+    monkeypatch.setattr(Learner, "learn", learning)
+    monkeypatch.setattr(world, "publish_weights", slow)
+    trainer.run(num_steps=3)
+    lines = metrics_of(tmp_path)
+    assert [line["bottleneck"] for line in lines[1:]] == ["training", "publishing"]
+    assert [line["learn_seconds"] for line in lines] == [1.0, 40.0, 1.0]
+    assert [line["waited_to_publish_seconds"] for line in lines] == [0.0, 0.0, 50.0]
+    assert [line["step_seconds"] for line in lines] == [1.0, 40.0, 51.0]
+    assert lines[1]["tokens_per_second"] == lines[1]["num_tokens"] / 40
+
+
+def test_a_batch_of_nothing_but_the_newest_version_had_to_wait_until_that_was_out(
+    world: World,
+    start: Callable[..., Trainer],
+    make_offer: Callable[..., Offer],
+    make_rollout: Callable[..., Rollout],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Synchronous: max_async 0. The coordinator has no batch before the version is announced."""
+    seconds, answer = SetClock(), world.answer
+    asked = threading.Event()
+
+    def offer_of_newest(step: int) -> Offer:
+        return make_offer(step, version=step - 1)
+
+    def synchronous(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/batches":
+            asked.set()
+            is_going_out = any(thread.name == "publishing" for thread in threading.enumerate())
+            if is_going_out or int(request.url.params["step"]) - 1 not in world.announced:
+                return httpx.Response(204)
+            seconds.time += 2.0  # workers and verifiers
+        if request.url.path == "/v1/weights" and len(world.announced) < 2:
+            assert asked.wait(60)
+            asked.clear()
+            seconds.time += 30.0
+        return answer(request)
+
+    world.make_offer = offer_of_newest
+    monkeypatch.setattr(world, "answer", synchronous)
+    trainer = start()
+    trainer.reporting.stopwatch.clock = seconds
+    trainer.reporting.stopwatch.lap()
+    trainer.run(num_steps=2)
+    for line in metrics_of(tmp_path):
+        assert line["max_policy_lag"] == 0 and line["policy_lag_counts"] == {"0": 8}
+        assert (line["waited_seconds"], line["unpublished_seconds"]) == (32.0, 30.0)
+        assert line["bottleneck"] == "publishing"
+
+
+class SetClock:
+    """Time that goes on where a test puts it forward."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        raise AssertionError("it only tells the time")
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Until a condition of another thread holds; the test's own time limit ends it otherwise."""
+    pause = threading.Event()
+    while not holds():
+        pause.wait(0.001)

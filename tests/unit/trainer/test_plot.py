@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from protocol.errors import UsageError
-from trainer.plot import draw, read_curves
+from trainer.plot import HISTOGRAM, draw, read_curves
 
 
 def write_run(folder: Path, *lines: dict[str, Any]) -> Path:
@@ -21,7 +21,12 @@ def write_run(folder: Path, *lines: dict[str, Any]) -> Path:
 
 @pytest.mark.parametrize(("name", "start"), [("c.png", b"\x89PNG\r\n"), ("c.html", b"<!doctype html>")])
 def test_runs_are_drawn_as_the_ending_says(tmp_path: Path, name: str, start: bytes) -> None:
-    first = write_run(tmp_path / "a<b>", {"step": 1, "mean_task_reward": 0.4}, {"step": 2, "mean_task_reward": 0.6})
+    first = write_run(
+        tmp_path / "a<b>",
+        {"step": 1, "mean_task_reward": 0.4, "policy_lag_counts": {"0": 3, "2": 1}},
+        {"step": 2, "mean_task_reward": 0.6, "policy_lag_counts": {"1": 4}},
+        {"step": 1, "held_back_average": 0.25},
+    )
     second = write_run(tmp_path / "second", {"step": 1, "mean_task_reward": 0.3, "kl_to_reference": None})
     draw([read_curves(first), read_curves(second)], tmp_path / name)
     page = (tmp_path / name).read_bytes()
@@ -29,6 +34,8 @@ def test_runs_are_drawn_as_the_ending_says(tmp_path: Path, name: str, start: byt
     if name.endswith("html"):
         text = page.decode()
         assert "<svg" in text and "0.6" in text
+        assert f"<!-- {HISTOGRAM} -->" in text and "<!-- held-back avg@k and pass@k -->" in text
+        assert "<!-- MFU -->" not in text  # no run says it
         assert "a<b>" not in text and "a&lt;b&gt;" in text
         assert not re.search(r'(href|src)="https?:', text)
 
@@ -43,15 +50,21 @@ def test_a_testnets_folder_and_a_file_are_found(tmp_path: Path) -> None:
 def test_a_file_without_metrics_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "metrics.jsonl"
     file.write_text(text)
-    with pytest.raises(UsageError, match="metrics file can't be read|nothing to draw yet") as refused:
+    with pytest.raises(UsageError, match="metrics file can't be read|nothing to tell yet") as refused:
         read_curves(file)
     assert str(file) in refused.value.why
 
 
 def test_no_run_and_no_such_format_are_usage_errors(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing to draw"):
+    with pytest.raises(UsageError, match="that is no run"):
         read_curves(tmp_path)
     run = read_curves(write_run(tmp_path / "r", {"step": 1, "entropy": 0.1}))
     with pytest.raises(UsageError, match="can't be written like that"):
         draw([run], tmp_path / "curves.pdf")
     assert not (tmp_path / "curves.pdf").exists()
+
+
+def test_shares_of_lags_are_over_all_steps(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "r", {"step": 1, "policy_lag_counts": {"0": 3, "2": 1}}, {"step": 2, "entropy": 0.1})
+    assert read_curves(run).lag_shares == {0: 0.75, 2: 0.25}
+    assert read_curves(write_run(tmp_path / "other", {"step": 1})).lag_shares == {}

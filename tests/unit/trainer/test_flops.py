@@ -1,0 +1,64 @@
+"""FLOPs of passes, held against products counted one by one, and against torch's own counter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from protocol.forward import CausalLM
+from protocol.packing import Packing
+from protocol.rollouts import Rollout
+from protocol.rules import Rules
+from trainer.bins import pack
+from trainer.flops import attending_pairs, forward_flops, layer_weights, measured_peak, step_flops
+from trainer.learner import Learner, RecipeConfig
+from trainer.samples import TrainingBatch, batch_of
+
+
+def test_pairs_are_those_of_causal_attention() -> None:
+    assert attending_pairs(Packing.of([3])) == 1 + 2 + 3
+    assert attending_pairs(Packing.of([3, 2])) == 6 + 3
+    assert attending_pairs(Packing.of([3, 2, 1], [-1, 0, 0])) == 6 + (4 + 5) + 4
+
+
+def test_products_of_a_pass_are_those_that_torch_counts(
+    make_model: Callable[[], CausalLM], make_learner: Callable[..., Learner], batch: TrainingBatch
+) -> None:
+    """All but attention's, which torch counts in full squares, and not at all where it is one fused call."""
+    model, learner = make_model(), make_learner()
+    (bin_,) = pack(batch.samples, range(len(batch.samples)), 1 << 20)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        learner.policy(bin_, 1.0)
+    counts = {str(name): count for name, count in counter.get_flop_counts()["Global"].items()}
+    products = sum(count for name, count in counts.items() if "mm" in name and "bmm" not in name)
+    heads = model.config.num_attention_heads * model.config.head_dim
+    attention = 4 * model.config.num_hidden_layers * heads * attending_pairs(bin_.packing)
+    assert forward_flops(model.config, bin_) == products + attention
+    assert layer_weights(model.config) == 2 * (4 * 16 * 16 + 3 * 16 * 32)
+
+
+def test_a_step_counts_learnt_passes_three_times_and_others_once(
+    make_model: Callable[[], CausalLM], make_rollout: Callable[..., Rollout], rules: Rules
+) -> None:
+    config = make_model().config
+    batch = batch_of([make_rollout(number // 4 * 4, reward=float(number % 2)) for number in range(8)], rules)
+    places = [range(4), range(4, 8)]
+    first, second = (sum(forward_flops(config, b) for b in pack(batch.samples, part, 64)) for part in places)
+
+    def flops(**recipe: object) -> float:
+        return step_flops(config, RecipeConfig.model_validate({"max_tokens": 64, **recipe}), batch)
+
+    alone = sum(forward_flops(config, b) for b in pack(batch.samples, range(8), 64))
+    assert flops(optimizer_steps=2) == 3 * (first + second) + second
+    assert flops(optimizer_steps=1) == 3 * alone
+    assert flops(optimizer_steps=1, objective={"kl_coefficient": 0.1}) == 4 * alone
+
+
+def test_a_peak_is_that_of_the_quickest_product() -> None:
+    """By a clock on which a product of 256 takes too little to be timed, and one of 512 takes 2, 1, 3, 4 and 5 s."""
+    times: Iterator[float] = iter([0, 0.01] * 5 + [0, 2, 10, 11, 20, 23, 30, 34, 40, 45])
+    peak = measured_peak(torch.device("cpu"), torch.float32, lambda: next(times))
+    assert peak == 2 * 512**3 / 1
+    assert next(times, None) is None
