@@ -63,6 +63,8 @@ class WorkerConfig(RoleConfig):
     retry_most_seconds: float = Field(default=30.0, gt=0)
     give_up_seconds: float = Field(default=3600.0, gt=0)
     """A submission that is only ever told to retry is given up this long after its task's deadline."""
+    keep_refused_days: float = Field(default=30.0, ge=0)
+    """How long files that were refused for good stay in `outbox/refused/`, counted from deadline to deadline."""
     metrics_address: str | None = None
     """Where `/metrics` (Prometheus) and `/healthz` answer, such as `127.0.0.1:9464`; without it, nowhere."""
     stall_seconds: float = Field(default=900.0, gt=0)

@@ -1,7 +1,7 @@
 """What happened to one piece of own work, why, by which number, from which token on, and what to do.
 
     log ─▶ the sentence that `proofpool trace` and `audit show` have      verdicts ─▶ value against threshold
-    outbox ─▶ what was refused at the door                                this machine ─▶ the first token that is off
+    outbox ─▶ what was refused at the door, and its file                  this machine ─▶ the first token that is off
 
 In: `WorkerConfig`, the id of a submission or a task. Out: `Explanation`. Needs no key. The verdicts' numbers are the
 validators'; the token is found by judging the file here, which takes the weights of its policy version.
@@ -10,7 +10,8 @@ validators'; the token is found by judging the file here, which takes the weight
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -26,7 +27,7 @@ from protocol.shardcast.client import version_folder
 from protocol.trace import Trace
 from protocol.wire import Address, Hash32
 from worker.config import WorkerConfig
-from worker.outbox import Answer, Outbox
+from worker.outbox import Answer, Entry, Outbox
 from worker.questions import Questions
 
 MODEL_REASONS = (
@@ -36,11 +37,22 @@ MODEL_REASONS = (
     RejectReason.VALUE_OUT_OF_BOUNDS,
 )
 """Refusals in which a token or a proof is off that judging it here can find."""
+DOOR_REASONS = (RejectReason.SCHEMA_INVALID, RejectReason.FILE_MISMATCH, RejectReason.PROOF_MALFORMED)
+"""Refusals at the door for what is in the file."""
 _WORDS: dict[Outcome, Literal["accept", "drop", "slash"]] = {
     Outcome.ACCEPT: "accept",
     Outcome.DROP: "drop",
     Outcome.SLASH: "slash",
 }
+AGREES = "this machine agrees that it doesn't hold: run `proofpool worker doctor` before the next task"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A refused submission that the outbox has kept."""
+
+    entry: Entry
+    file: bytes
 
 
 class _Shape(BaseModel):
@@ -75,17 +87,21 @@ class Explanation(_Shape):
 
 
 def explain(config: WorkerConfig, subject: str, *, judges_here: bool | None = None) -> Explanation:
-    """`judges_here` None: where a verdict says that tokens or proofs are off. Raises Unreachable, UsageError."""
-    answer = _answer_to(config, subject)
+    """`judges_here` None: where a verdict says that tokens or proofs are off, or a file that is kept was refused for
+    what is in it. Raises Unreachable, UsageError."""
+    answer, kept = _answer_to(config, subject), _kept(config, subject)
     questions = Questions()
     with closing(CoordinatorClient(config.coordinator_url)) as client:
         trace = _trace(client, subject, answer)
         if trace is None:
-            return _at_the_door(subject, answer)
+            here = _kept_judged_here(config, answer, kept, questions, judges_here)
+            return _at_the_door(subject, answer, here, questions.unanswered)
         view = questions.ask(lambda: client.submission(trace.submission_id or "")) if trace.submission_id else None
     reason = trace.what_happened.reason
     wanted = reason in MODEL_REASONS if judges_here is None else judges_here
     here = questions.ask(lambda: _judged_here(config, view)) if wanted and view else None
+    if view is None:
+        here = _kept_judged_here(config, answer, kept, questions, judges_here)
     return Explanation(
         subject=subject,
         submission_id=trace.submission_id,
@@ -106,6 +122,13 @@ def _answer_to(config: WorkerConfig, subject: str) -> Answer | None:
     return next((one for one in answers if subject in (one.submission_id, one.task_id)), None)
 
 
+def _kept(config: WorkerConfig, subject: str) -> Kept | None:
+    """What was refused for good, with its file; None where it isn't, or is kept no longer."""
+    outbox = Outbox(config.data_dir / "outbox", config.give_up_seconds)
+    entry = next((one for one in outbox.refused() if subject in (one.submission_id, one.task_id)), None)
+    return None if entry is None else Kept(entry, outbox.refused_file(entry))
+
+
 def _trace(client: CoordinatorClient, subject: str, answer: Answer | None) -> Trace | None:
     """None where the log has nothing, but the outbox has."""
     try:
@@ -117,7 +140,9 @@ def _trace(client: CoordinatorClient, subject: str, answer: Answer | None) -> Tr
         raise UsageError("neither the log nor this outbox knows it", subject, todo) from error
 
 
-def _at_the_door(subject: str, answer: Answer | None) -> Explanation:
+def _at_the_door(
+    subject: str, answer: Answer | None, here: FileReport | None, unanswered: tuple[str, ...]
+) -> Explanation:
     """Of what was never taken in, the log says nothing."""
     assert answer is not None
     reason = answer.refusal.value if answer.refusal else None
@@ -130,9 +155,9 @@ def _at_the_door(subject: str, answer: Answer | None) -> Explanation:
         reason=reason,
         hint=_hint(reason),
         verdicts=(),
-        here=None,
-        todo=(_hint(reason) or "wait for the epoch that its receipt promises",),
-        unanswered=(),
+        here=here,
+        todo=(_hint(reason) or "wait for the epoch that its receipt promises", *_door_todo(answer, here)),
+        unanswered=unanswered,
     )
 
 
@@ -151,13 +176,44 @@ def _judged_here(config: WorkerConfig, view: SubmissionView) -> FileReport:
     """As a verifier would that audits every rollout, with the weights of this machine where they are still here."""
     from protocol.checks.local_check import check_subject
 
-    held = version_folder(config.data_dir / "weights", view.task.message.policy_version)
-    given = Given(model=held if held.exists() else None, coordinator=config.coordinator_url)
-    with Progress(f"judging {view.submission_id}", 1, verb="waiting for", is_patient=True) as progress:
+    given = _given(config, view.task.message.policy_version)
+    with _judging(view.submission_id):
+        return check_subject(view.submission_id, given).report
+
+
+def _kept_judged_here(
+    config: WorkerConfig, answer: Answer | None, kept: Kept | None, questions: Questions, judges_here: bool | None
+) -> FileReport | None:
+    """A file that nobody else has. Nothing is fetched for it unless it is asked for: its weights must still be here."""
+    if answer is None or kept is None or judges_here is False:
+        return None
+    if judges_here is None:
+        has_weights = _given(config, answer.policy_version).model is not None
+        if not has_weights or answer.refusal not in (*MODEL_REASONS, *DOOR_REASONS):
+            return None
+    return questions.ask(lambda: _judged_kept(config, kept))
+
+
+def _judged_kept(config: WorkerConfig, kept: Kept) -> FileReport:
+    from protocol.checks.local_check import check_bytes
+
+    entry = kept.entry
+    with _judging(entry.submission_id):
+        found = check_bytes(kept.file, _given(config, entry.task.message.policy_version)).found
+    return FileReport.of(found, entry.submission_id, entry.envelope.submission.message.content_hash)
+
+
+def _given(config: WorkerConfig, policy_version: int) -> Given:
+    held = version_folder(config.data_dir / "weights", policy_version)
+    return Given(model=held if held.exists() else None, coordinator=config.coordinator_url)
+
+
+@contextmanager
+def _judging(submission_id: str) -> Iterator[None]:
+    with Progress(f"judging {submission_id}", 1, verb="waiting for", is_patient=True) as progress:
         progress.doing("the model, over every rollout")
-        report = check_subject(view.submission_id, given).report
+        yield
         progress.step()
-    return report
 
 
 def _has_dissent(view: SubmissionView | None) -> bool:
@@ -175,9 +231,17 @@ def _todo(trace: Trace, here: FileReport | None, *, has_dissent: bool) -> Iterat
     if here is not None and here.holds and has_dissent:
         yield f"here the file holds: `proofpool audit replay {trace.submission_id}` says which verdict doesn't"
     elif here is not None and not here.holds:
-        yield "this machine agrees that it doesn't hold: run `proofpool worker doctor` before the next task"
+        yield AGREES
     if status == "expired":
         yield "lease less at a time, or on a faster machine: `proofpool worker bench` says what this one does"
+
+
+def _door_todo(answer: Answer, here: FileReport | None) -> Iterator[str]:
+    if here is not None and here.holds:
+        again = f"`proofpool provider force-intake {answer.submission_id}` has it handed in again"
+        yield f"here the file holds: {again}, and the log answers for it"
+    elif here is not None:
+        yield AGREES
 
 
 def _hint(reason: str | None) -> str | None:

@@ -9,6 +9,7 @@ In: `data_dir`. Out: `WorkerFolder` with leases and outbox open. Raises ConfigEr
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +39,16 @@ class Owner(BaseModel):
 class WorkerFolder:
     """Example: `WorkerFolder(config.data_dir, node, pool_id, domain, give_up_seconds=3600)`."""
 
-    def __init__(self, folder: Path, *, node: str, pool_id: int, domain: SigningDomain, give_up_seconds: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        node: str,
+        pool_id: int,
+        domain: SigningDomain,
+        give_up_seconds: float,
+        keep_refused_seconds: float = math.inf,
+    ) -> None:
         self._lock = FolderLock(folder, "worker")
         try:
             self._claim(folder, node, pool_id, domain)
@@ -48,7 +58,7 @@ class WorkerFolder:
         self.path = folder
         self.weights = folder / "weights"
         self.leases = Leases(folder / "leases", domain)
-        self.outbox = Outbox(folder / "outbox", give_up_seconds)
+        self.outbox = Outbox(folder / "outbox", give_up_seconds, keep_refused_seconds)
         self.leases.recover()
         self.outbox.recover()
 

@@ -10,6 +10,7 @@ What is damaged goes to damaged/, and holds up nothing else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nlargest
 from pathlib import Path
@@ -29,8 +30,6 @@ Kept = TypeVar("Kept", bound=BaseModel)
 ENTRY, FILE, ANSWER = ".json", ".parquet", ".answer.json"
 DAMAGED, REFUSED = "damaged", "refused"
 """The folders of what can't be sent, and of what was refused for good, which a forced intake hands in again."""
-KEEP_REFUSED_SECONDS = 30 * 86_400
-"""Counted from deadline to deadline."""
 
 
 class Receiver(Protocol):
@@ -67,13 +66,15 @@ class Answer(BaseModel):
 class Outbox:
     """Example: `outbox.put(entry, file)`; later `outbox.send(entry, client)` until it gives an `Answer`."""
 
-    def __init__(self, folder: Path, give_up_seconds: float) -> None:
+    def __init__(self, folder: Path, give_up_seconds: float, keep_refused_seconds: float = math.inf) -> None:
         """An outbox in `folder`; `recover` comes before the first `put` or `send`.
 
-        A submission that is only ever told to retry is given up `give_up_seconds` after its task's deadline.
+        A submission that is only ever told to retry is given up `give_up_seconds` after its task's deadline. What is
+        refused for good goes when one is refused whose deadline is more than `keep_refused_seconds` later.
         """
         self._folder = folder
         self._give_up_seconds = give_up_seconds
+        self._keep_refused_seconds = keep_refused_seconds
         self._landed: set[tuple[int, int]] = set()
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -168,7 +169,7 @@ class Outbox:
         write_atomically(self._path(entry.task_id, ANSWER), answer.model_dump_json().encode())
         self._let_go(entry.task_id, is_refused=answer.refusal is not None)
         if answer.refusal is not None:
-            self._sweep_refused(task.deadline - KEEP_REFUSED_SECONDS)
+            self._sweep_refused(task.deadline - self._keep_refused_seconds)
         return answer
 
     def refused(self) -> list[Entry]:

@@ -129,6 +129,7 @@ class WorkerProcess:
             pool_id=membership.pool_id,
             domain=membership.domain,
             give_up_seconds=config.give_up_seconds,
+            keep_refused_seconds=86_400 * config.keep_refused_days,
         )
         try:
             write_resolved(config, config.data_dir)

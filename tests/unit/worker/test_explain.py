@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -158,6 +159,45 @@ def test_what_was_refused_at_the_door_is_in_no_log(
         found = explained(subject)
         assert (found.status, found.reason, found.hint) == ("not_in_log", "duplicate", RejectReason.DUPLICATE.hint)
         assert lines(found)[0].startswith("Refused at the door for duplicate")
+
+
+@pytest.mark.parametrize(("shape", "holds"), [(Liar, False), (Worker, True)])
+def test_a_kept_file_is_judged_where_it_was_refused_for_what_is_in_it(
+    make_worker: Callable[..., Worker],
+    explained: Callable[..., Explanation],
+    pool: Any,
+    tmp_path: Path,
+    shape: type[Worker],
+    holds: bool,
+) -> None:
+    worker = make_worker(shape)
+    pool.refusals["submissions"] = [RejectReason.PROOF_MALFORMED]
+    worker.turn()
+    (answer,) = worker.outbox.answers()
+    for subject in (answer.submission_id, answer.task_id):
+        found = explained(subject)
+        assert found.here is not None and found.here.holds is holds
+        assert (found.here.submission_id, found.reason) == (answer.submission_id, "proof_malformed")
+        assert (found.here.first_token is None) is holds
+        assert ("force-intake" in found.todo[-1], "this machine agrees" in found.todo[-1]) == (holds, not holds)
+    assert explained(answer.submission_id, judges_here=False).here is None
+    shutil.rmtree(tmp_path / "data" / "weights")
+    assert explained(answer.submission_id).here is None, "nothing is fetched for it"
+    assert explained(answer.submission_id, judges_here=True).here is not None
+    shutil.rmtree(tmp_path / "data" / "outbox" / "refused")
+    assert explained(answer.submission_id, judges_here=True).here is None, "the file isn't kept any longer"
+
+
+def test_a_kept_file_that_was_refused_for_something_else_is_judged_only_where_it_is_asked_for(
+    make_worker: Callable[..., Worker], explained: Callable[..., Explanation], pool: Any
+) -> None:
+    worker = make_worker()
+    pool.refusals["submissions"] = [RejectReason.DUPLICATE]
+    worker.turn()
+    (answer,) = worker.outbox.answers()
+    assert explained(answer.submission_id).here is None
+    found = explained(answer.submission_id, judges_here=True)
+    assert found.here is not None and found.here.holds
 
 
 def test_what_nobody_knows_and_what_is_no_id_is_a_usage_error(explained: Callable[..., Explanation]) -> None:

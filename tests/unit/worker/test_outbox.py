@@ -344,7 +344,7 @@ def test_what_is_refused_is_not_kept_for_ever(
     old, new = make_entry(0), make_entry(1)
     task = new.task.message.model_copy(update={"deadline": DEADLINE + days * 86_400})
     new = new.model_copy(update={"task": new.task.model_copy(update={"message": task})})
-    outbox = reopened(tmp_path)
+    outbox = Outbox(tmp_path / "outbox", give_up_seconds=100, keep_refused_seconds=30 * 86_400)
     for entry in (old, new):
         outbox.put(entry, FILE)
         outbox.send(entry, make_client(RejectReason.DUPLICATE), lambda: 0)
