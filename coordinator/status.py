@@ -89,7 +89,7 @@ METRICS = (
     MetricSpec("disputed_stamps", "gauge", "Work stamps that more seats dispute than confirm."),
     MetricSpec("claimed_wei", "gauge", "Paid out by the contracts."),
     MetricSpec("tasks", "gauge", "Tasks by standing.", ("standing",)),
-    MetricSpec("groups", "gauge", "Accepted groups by use: pending, batched, consumed, or why they are unused.", ("use",)),
+    MetricSpec("groups", "gauge", "Accepted groups by use, the unused ones by their reason.", ("use",)),
     MetricSpec("reaudits", "gauge", "Settled submissions by their re-audit.", ("state",)),
     MetricSpec("outbox_calls", "gauge", "Chain calls by state.", ("state",)),
 )

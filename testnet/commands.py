@@ -26,6 +26,9 @@ def up(
     cheat: Annotated[
         list[str] | None, typer.Option(help="KIND or KIND:N, may be repeated; `none` for honest workers only.")
     ] = None,
+    max_async: Annotated[
+        int | None, typer.Option(min=0, max=8, help="How many versions behind a rollout may be; 2 by default.")
+    ] = None,
     engine: Annotated[EngineName, typer.Option(help="What workers generate with.")] = "torch",
     worker_python: Annotated[
         Path | None, typer.Option(help="The Python of workers, such as .venv-vllm/bin/python for --engine vllm.")
@@ -52,6 +55,7 @@ def up(
         "num_workers": workers,
         "num_verifiers": verifiers,
         "cheats": parse_cheats(cheat if cheat is not None else ["wrong-model"]),
+        "max_async": max_async,
         "engine": engine,
         "worker_python": worker_python,
         "chain_url": chain,

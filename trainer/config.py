@@ -41,6 +41,10 @@ class TrainerConfig(RoleConfig):
     """How many checkpoints stay; a step can be replayed as long as the version before it is there."""
     resume: Start = "newest"
     """Where to start: the `newest` checkpoint, or the base model where there is none; only `anew`; a policy version."""
+    metrics_address: str | None = None
+    """Where Prometheus and supervisors may ask (`/metrics`, `/healthz`), such as `127.0.0.1:9465`; nowhere without."""
+    stall_seconds: float = Field(default=3600.0, gt=0)
+    """A phase of a step that computes for longer is called stuck by `/healthz`."""
     tracker: TrackerName | None = None
     """What draws the curves elsewhere: `tensorboard`, `wandb` or `trackio`; nothing without it."""
     tracker_project: str = "proofpool"

@@ -7,6 +7,8 @@ not in the command line.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from protocol.client import CoordinatorClient
 from protocol.clock import Clock, SteadyClock, SystemClock
 from protocol.config import load_config, write_resolved
 from protocol.errors import NotEligible
+from protocol.health_server import HealthServer
 from protocol.http import RequestSigner
 from protocol.keystore import load_signer
 from protocol.lock import FolderLock
@@ -37,6 +40,7 @@ from trainer.crew import Crew
 from trainer.flops import measured_peak, step_flops
 from trainer.learner import Learner
 from trainer.loop import Trainer
+from trainer.metrics import TrainerMetrics, health_of
 from trainer.metrics_file import FILE_NAME, MetricsFile
 from trainer.policy import COMPUTE_DTYPES, Policy
 from trainer.ranks import ALONE, Ranks, parting, start_ranks
@@ -60,10 +64,8 @@ def run_trainer(file: Path | None, num_steps: int | None, resume: str | None = N
         write_resolved(config, config.data_dir)
         trainer = build_trainer(config, SystemClock(), stop, ranks)
         if trainer is not None:
-            try:
+            with closing(trainer.reporting), serving(config, trainer.reporting):
                 trainer.run(config.num_steps)
-            finally:
-                trainer.reporting.close()
 
 
 def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event, ranks: Ranks = ALONE) -> Trainer | None:
@@ -118,6 +120,17 @@ def build_reporting(config: TrainerConfig, crew: Crew, clock: Clock) -> Reportin
         partial(step_flops, model, recipe),
         peak * ranks.size,
     )
+
+
+@contextmanager
+def serving(config: TrainerConfig, reporting: Reporting) -> Iterator[None]:
+    """`/metrics` and `/healthz` during the block, where an address is configured; ConfigError where it is taken."""
+    if config.metrics_address is None:
+        yield
+        return
+    metrics = TrainerMetrics(reporting, config.pool_id)
+    with HealthServer(config.metrics_address, lambda: health_of(reporting, config.stall_seconds), metrics):
+        yield
 
 
 def _connect(config: TrainerConfig, clock: Clock) -> Contracts:

@@ -6,6 +6,7 @@ newest of which metrics are made of. Counts of groups are since the line before,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
@@ -39,10 +40,14 @@ class Reporting:
         self.tracker = tracker
         self.flops_of = flops_of
         self.peak_flops = peak_flops
+        self.num_steps = self.num_tokens = 0
+        self.num_rollouts_by_lag: Counter[str] = Counter()
         self.newest: Line = {}
-        """Every column's newest value, those of earlier runs of the folder included."""
+        """Every column's newest value, those of before a restart included."""
+        self.policy_version: int | None = None
+        self.held_back_version: int | None = None
         for line in metrics.lines():
-            self.newest |= line
+            self._take_in(line)
 
     def step(
         self,
@@ -57,9 +62,15 @@ class Reporting:
         unused = self._unused(groups_by_use)
         times = self.stopwatch.lap(unpublished_seconds if figures.max_policy_lag == 0 else 0.0)
         line: Line = {"step": policy_version, "time": self.clock.now()}
-        line |= asdict(times) | {"bottleneck": bottleneck(times.by_bottleneck).value} | asdict(figures)
+        causes = times.by_bottleneck
+        line |= asdict(times) | asdict(figures)
+        line |= {"bottleneck": bottleneck(causes).value}
+        line |= {"seconds_by_cause": {cause.value: seconds for cause, seconds in causes.items()}}
         line |= self._speed(figures, flops, times.learn_seconds) | unused
         self._write(line)
+        self.num_steps += 1
+        self.num_tokens += figures.num_tokens
+        self.num_rollouts_by_lag.update(figures.policy_lag_counts)
         get_logger().info("step.done", **line)
 
     def evaluated(self, policy_version: int, rates: PassRates, seconds: float) -> None:
@@ -85,8 +96,15 @@ class Reporting:
 
     def _write(self, line: Line) -> None:
         self.metrics.append(line)
-        self.newest = self.newest | line
+        self._take_in(line)
         self.tracker.log(int(line["step"]), scalars(line))
+
+    def _take_in(self, line: Line) -> None:
+        self.newest = self.newest | line
+        if "held_back_average" in line:
+            self.held_back_version = line["step"]
+        else:
+            self.policy_version = line["step"]
 
     def _speed(self, figures: StepFigures, flops: float | None, seconds: float) -> Line:
         """Of learning alone: waits are told of by themselves."""

@@ -17,11 +17,12 @@ import httpx
 from protocol.doctor import Finding, installed_version
 from protocol.engines.vllm.library import require_installed
 from protocol.errors import ConfigError, ProofpoolError
+from protocol.health_server import host_and_port
 from protocol.kernels import are_enabled, uncompiled
 from worker.alerts import webhook_of
 from worker.config import WorkerConfig
 from worker.folder import contents
-from worker.health import Health, host_and_port
+from worker.health import Health
 from worker.state_file import process_of
 
 GIB = 2**30

@@ -23,6 +23,7 @@ from protocol.signing import Signer, SigningDomain
 from protocol.waiting import Waiting
 from protocol.wire import ZERO_HASH, Signed, WeightsRelease
 from tests.unit.trainer.conftest import COORDINATOR
+from tests.unit.trainer.set_clock import SetClock
 from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
@@ -474,19 +475,6 @@ def test_a_batch_of_nothing_but_the_newest_version_had_to_wait_until_that_was_ou
         assert line["max_policy_lag"] == 0 and line["policy_lag_counts"] == {"0": 8}
         assert (line["waited_seconds"], line["unpublished_seconds"]) == (32.0, 30.0)
         assert line["bottleneck"] == "publishing"
-
-
-class SetClock:
-    """Time that goes on where a test puts it forward."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def now(self) -> float:
-        return self.time
-
-    def wait(self, stop: threading.Event, seconds: float) -> bool:
-        raise AssertionError("it only tells the time")
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

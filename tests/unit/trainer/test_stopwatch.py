@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
+from tests.unit.trainer.set_clock import SetClock
 from trainer.stopwatch import Bottleneck, Phase, StepTimes, Stopwatch, bottleneck
-
-
-class SetClock:
-    def __init__(self) -> None:
-        self.time = 100.0
-
-    def now(self) -> float:
-        return self.time
-
-    def wait(self, stop: threading.Event, seconds: float) -> bool:
-        raise AssertionError("a stopwatch only looks at the time")
 
 
 @pytest.fixture
 def clock() -> SetClock:
-    return SetClock()
+    return SetClock(100.0)
 
 
 def spend(stopwatch: Stopwatch, clock: SetClock, phase: Phase, seconds: float) -> None:

@@ -14,7 +14,7 @@ from protocol.errors import ConfigError
 from tests.unit.worker.conftest import StillClock
 from worker.activity import Activity
 from worker.config import WorkerConfig
-from worker.health import HealthServer, health_of, host_and_port
+from worker.health import HealthServer, health_of
 from worker.metrics import METRICS, ROLE, WorkerMetrics
 from worker.status import NodeStatus
 
@@ -102,13 +102,6 @@ def test_what_the_last_look_found_is_among_them(
     assert samples["proofpool_worker_credits_wei", "earned"] == 7
     assert samples["proofpool_worker_weights_lag_versions",] == 2
     assert samples["proofpool_worker_allotment_wei", "allotted"] == 5
-
-
-@pytest.mark.parametrize("address", ["9464", "localhost", "127.0.0.1:http", "127.0.0.1:70000", ":9464", "127.0.0.1:²"])
-def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match="no address"):
-        host_and_port(address)
-    assert host_and_port("[::1]:9464") == ("::1", 9464)
 
 
 def test_an_address_that_is_taken_is_refused(server: HealthServer, activity: Activity, metrics: WorkerMetrics) -> None:
