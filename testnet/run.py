@@ -54,6 +54,8 @@ class Run:
         self.restarted: list[str] = []
         """Processes that somebody killed, in order."""
         self.started = clock.now()
+        self._at_work: list[str] = []
+        """Workers that were up before the last look: the log may have more of them since."""
         self._awaited = Awaited(clock)
         self._ends = ExitStack()
 
@@ -76,6 +78,7 @@ class Run:
 
     def turn(self) -> None:
         """Look, start and stop what is due, and make sure that nobody died of something that isn't ours."""
+        self._at_work = [name for name in self._workers if self.processes[name].is_running()]
         self.observer.look()
         check_room(self.run_dir)
         if self.first_accept_seconds is None and self.observer.tally.accepted:
@@ -113,9 +116,11 @@ class Run:
             )
 
     def is_done(self) -> bool:
-        """All steps taken, every worker heard of, no task at hand, all that came in settled, every cheat slashed."""
+        """All steps taken, every worker heard of and ended, no task at hand, all settled, every cheat slashed."""
         tally = self.observer.tally
-        return self.has_trained and not (self._idle or tally.working or tally.unsettled or self._unslashed)
+        if not self.has_trained or self._idle or self._at_work:
+            return False
+        return not (tally.working or tally.unsettled or self._unslashed)
 
     def stop(self) -> None:
         """End every process of this run, and nothing else."""
@@ -132,7 +137,7 @@ class Run:
     def progress(self) -> Progress:
         tally = self.observer.tally
         idle, unslashed = ([provider.name for provider in found] for found in (self._idle, self._unslashed))
-        what = awaited(tally, self.plan.num_steps, idle, unslashed)
+        what = awaited(tally, self.plan.num_steps, idle, unslashed, self._at_work)
         since = self._awaited.since(what)
         return Progress(
             tally=tally,
@@ -143,6 +148,10 @@ class Run:
             waiting_seconds=since,
             restarted=list(self.restarted),
         )
+
+    @property
+    def _workers(self) -> list[str]:
+        return [provider.name for provider in self.accounts.providers]
 
     @property
     def _idle(self) -> list[Provider]:

@@ -11,10 +11,13 @@ from protocol.clock import Clock
 from testnet.tally import Tally
 
 
-def awaited(tally: Tally, num_steps: int, idle: Collection[str], unslashed: Collection[str]) -> str:
+def awaited(
+    tally: Tally, num_steps: int, idle: Collection[str], unslashed: Collection[str], at_work: Collection[str]
+) -> str:
     """The next thing that has to happen.
 
-    `idle` names workers that haven't handed anything in yet, `unslashed` cheats whose stake the chain hasn't taken yet.
+    `idle` names workers that haven't handed anything in yet, `unslashed` cheats whose stake the chain hasn't taken yet,
+    `at_work` workers that haven't ended.
     """
     if tally.policy_version is None:
         return "the first policy version"
@@ -31,6 +34,8 @@ def awaited(tally: Tally, num_steps: int, idle: Collection[str], unslashed: Coll
         return "verdicts on the last submissions"
     if unslashed:
         return f"the slash of {', '.join(unslashed)}: a provider has time to appeal"
+    if at_work:
+        return f"{', '.join(at_work)} to end"
     return "nothing more"
 
 

@@ -1,7 +1,4 @@
-"""Fifty random faults over a run: each task ends once, no outbox is corrupt, and earnings are what the ledger says.
-
-Ten minutes and more, so it is run by hand: python -m pytest -m bench tests/e2e/test_worker_faults.py
-"""
+"""Fifty random faults over a run: each task ends once, no outbox is corrupt, and earnings are what the ledger says."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from testnet.plan import Plan
 from tests.e2e.worker_faults import Fault, Trouble, TroubledRun, faults, run_through
 from worker.outbox import Answer, Outbox
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.xdist_group("e2e")]
 
 SEED, NUM_FAULTS, MOST_SECONDS = 10, 50, 1500.0
 PLAN = Plan(seed=SEED, num_steps=200, num_workers=3, cheats=(), groups_per_step=32, timeout_seconds=MOST_SECONDS)

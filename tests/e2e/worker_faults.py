@@ -228,6 +228,7 @@ def run_through(run: TroubledRun, trouble: Trouble, until: float) -> None:
     for name in names:
         run.processes[name].ask_to_stop()
     _turn_while(lambda: any(run.processes[name].is_running() for name in names), run, until, "the workers' end")
+    run.turn()  # what they did last
     tally = run.observer.tally
     _turn_while(lambda: bool(tally.working or tally.unsettled), run, until, "all verdicts")
 

@@ -156,3 +156,26 @@ def test_a_run_that_is_kept_may_take_as_long_as_it_gets_on(
     with pytest.raises(ProofpoolError, match="in time") as error:
         run.run_until_done(is_kept=is_kept)
     assert "`timeout_seconds` is 10" in error.value.why and "--timeout-seconds" in error.value.todo
+
+
+def test_a_run_is_done_once_its_workers_have_ended_and_the_log_was_read_after_that(tmp_path: Path) -> None:
+    """A worker that is asked to stop may take one more task on its way out."""
+    run = Run(Plan(num_steps=1, num_workers=1, cheats=()), tmp_path, SimpleNamespace(now=lambda: 0.0))
+    tally, up = Tally(policy_version=1), [True]
+    tally.node(run.accounts.providers[0].node.address).received = 1
+    run.observer = SimpleNamespace(tally=tally, look=lambda: None)
+    run.node = SimpleNamespace(process=None)
+    worker = SimpleNamespace(
+        was_started=True,
+        is_running=lambda: up[0],
+        revive=lambda: False,
+        check=lambda: None,
+        ask_to_stop=lambda: None,
+    )
+    run.processes = {"worker-0": worker}
+    run.turn()
+    assert not run.is_done()
+    up[0] = False
+    assert not run.is_done()  # it ended after the last look
+    run.turn()
+    assert run.is_done()

@@ -21,10 +21,10 @@ class SetClock:
 
 
 def test_every_stage_has_its_words() -> None:
-    tally, idle, unslashed, told = Tally(), ["worker-1", "worker-2"], ["worker-3"], []
+    tally, idle, unslashed, at_work, told = Tally(), ["worker-1", "worker-2"], ["worker-3"], ["worker-0"], []
 
     def tell() -> None:
-        told.append(awaited(tally, 1, idle, unslashed))
+        told.append(awaited(tally, 1, idle, unslashed, at_work))
 
     tell()
     tally.policy_version = 0
@@ -44,6 +44,8 @@ def test_every_stage_has_its_words() -> None:
     tell()
     unslashed.clear()
     tell()
+    at_work.clear()
+    tell()
     assert told == [
         "the first policy version",
         "the first lease",
@@ -53,6 +55,7 @@ def test_every_stage_has_its_words() -> None:
         "workers to finish the tasks at hand",
         "verdicts on the last submissions",
         "the slash of worker-3: a provider has time to appeal",
+        "worker-0 to end",
         "nothing more",
     ]
 
