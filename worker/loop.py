@@ -125,8 +125,8 @@ class Worker:
     def drain(self) -> None:
         """After a stop: finish what is in the engine and send it, within the bound; then hand back what is left."""
         until = self._clock.now() + self.bounds.drain_seconds
-        if self.flights or self.outbox.pending():
-            num_unsent = len(self.outbox.pending())
+        if self.flights or self.outbox.num_pending:
+            num_unsent = self.outbox.num_pending
             counters, seconds = self.flights.counters, self.bounds.drain_seconds
             get_logger().info("worker.draining", counters=counters, num_unsent=num_unsent, seconds=seconds)
         while self.flights and self._clock.now() < until:
@@ -319,7 +319,7 @@ class Worker:
         self._sending.hurry()
         self.send()
         self._sending.finish(max(0.0, until - self._clock.now()))
-        if left := len(self.outbox.pending()):
+        if left := self.outbox.num_pending:
             get_logger().info("outbox.kept", num_submissions=left)
 
     def _patiently(self, act: Callable[[], None]) -> float:

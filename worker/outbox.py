@@ -127,6 +127,18 @@ class Outbox:
         found = [_read(Entry, path) for path in self._entries()]
         return sorted(found, key=lambda entry: (entry.task.message.deadline, entry.task_id))
 
+    @property
+    def num_pending(self) -> int:
+        """As many as `pending` has, damaged ones too."""
+        return sum(1 for _ in self._entries())
+
+    def sendable(self) -> list[Entry]:
+        """As `pending`, where what got damaged since `recover` is set aside. Only for one thread of one process."""
+        for path in list(self._entries()):
+            if why := _damage(Entry, path):
+                self.set_aside(path.name.removesuffix(ENTRY), why)
+        return self.pending()
+
     def file(self, entry: Entry) -> bytes:
         return self._path(entry.task_id, FILE).read_bytes()
 

@@ -44,7 +44,7 @@ class Uploads:
 
     def flush(self) -> list[Answer]:
         """Send every pending entry that is due. Raises Unreachable; what isn't answered stays in the outbox."""
-        due = [entry for entry in self._outbox.pending() if self._is_due(entry)]
+        due = [entry for entry in self._outbox.sendable() if self._is_due(entry)]
         return [answer for entry in due if (answer := self._send(entry)) is not None]
 
     def submit(self, envelope: SubmissionEnvelope, submission_id: str, file: bytes) -> Signed[Receipt]:

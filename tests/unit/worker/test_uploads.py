@@ -107,6 +107,24 @@ def test_a_promise_that_is_never_due_is_no_receipt(make_uploads: Any, pool: Any,
     assert answer.receipt is not None and answer.receipt.message.include_by_epoch == 5 + MOST_EPOCHS_AHEAD
 
 
+def test_an_entry_that_gets_damaged_while_the_worker_runs_holds_nothing_up(
+    make_worker: Callable[..., Worker], pool: Any
+) -> None:
+    worker = make_worker()
+    pool.refusals["submissions"] = [RejectReason.STORAGE_FULL] * 10
+    worker.turn()
+    (entry,) = worker.outbox.pending()
+    file = worker.folder.path / "outbox" / f"{entry.task_id}.json"
+    file.write_bytes(b"{")
+    pool.refusals.clear()
+    with capture_logs() as lines:
+        worker.turn()
+    (told,) = [line for line in lines if line["event"] == "outbox.set_aside"]
+    assert told["task_id"] == entry.task_id and "can't be read" in told["why"]
+    assert entry.submission_id not in pool.received and len(pool.received) == 1
+    assert (worker.outbox.num_pending, file.exists(), worker.outbox.knows(entry.task_id)) == (0, False, True)
+
+
 def test_a_file_that_is_removed_while_the_worker_runs_holds_nothing_up(make_uploads: Any, pool: Any) -> None:
     uploads = make_uploads(piece=1 << 20)
     outbox = uploads._outbox
