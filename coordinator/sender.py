@@ -26,11 +26,11 @@ from coordinator.outbox import CallState
 from coordinator.pool import indexed_block
 from coordinator.versions import is_version_sealed
 from protocol.canonical import from_hex0x
-from protocol.chain.block import Receipt
+from protocol.chain.block import Block, Receipt
 from protocol.chain.failure import failure_of
 from protocol.chain.fees import FeePolicy
 from protocol.chain.transaction import SignedTransaction, Transaction
-from protocol.errors import NodeRefused, TransactionReverted
+from protocol.errors import GasOverBlock, NodeRefused, TransactionReverted
 from protocol.telemetry import get_logger
 
 FEES = FeePolicy()
@@ -67,20 +67,19 @@ def _start_first(coordinator: Coordinator, queued: Sequence[Outbox]) -> None:
             continue
         try:
             _start(coordinator, row)
-        except TransactionReverted as error:
+        except (TransactionReverted, GasOverBlock) as error:
             _note_refusal(coordinator, row, str(error))
         else:
             return
 
 
 def _start(coordinator: Coordinator, row: Outbox) -> None:
-    """Sign, store, send. Raises TransactionReverted where the contract refuses the call as things stand."""
-    client = coordinator.chain.client
-    to = coordinator.chain.address(row.contract)
-    gas = FEES.gas_limit(client.estimate_gas(coordinator.signer.address, to, row.data))
+    """Sign, store, send. Raises TransactionReverted where the contract refuses the call as things are, GasOverBlock."""
+    client, head = coordinator.chain.client, coordinator.chain.client.head()
+    gas = _gas(coordinator, row, head)
     nonce = client.transaction_count(coordinator.signer.address)
-    call = Transaction(client.chain_id, nonce, 0, 0, gas, to, data=row.data)
-    priced = FEES.priced(call, client.head().base_fee_wei)
+    call = Transaction(client.chain_id, nonce, 0, 0, gas, coordinator.chain.address(row.contract), data=row.data)
+    priced = FEES.priced(call, head.base_fee_wei)
     _hand_over(coordinator, row, priced.sign(coordinator.signer), [])
 
 
@@ -136,18 +135,26 @@ def _push(coordinator: Coordinator, row: Outbox) -> None:
         detail = _AHEAD.format(old.transaction.nonce, coordinator.signer.address, num_mined)
         _requeue(coordinator, row, "outbox.ahead", detail)
         return
-    call = replace(old.transaction, gas_limit=_gas_now(coordinator, row, old.transaction.gas_limit))
-    raised = FEES.raised(call, client.head().base_fee_wei).sign(coordinator.signer)
+    head = client.head()
+    call = replace(old.transaction, gas_limit=_gas_now(coordinator, row, head, old.transaction.gas_limit))
+    raised = FEES.raised(call, head.base_fee_wei).sign(coordinator.signer)
     replaced = row.replaced if raised == old else [*row.replaced, old.transaction_hash]
     _hand_over(coordinator, row, raised, replaced)
 
 
-def _gas_now(coordinator: Coordinator, row: Outbox, gas_limit: int) -> int:
+def _gas(coordinator: Coordinator, row: Outbox, head: Block) -> int:
+    """By the node's estimate, which is believed as far as a block goes."""
+    client, to = coordinator.chain.client, coordinator.chain.address(row.contract)
+    gas = FEES.gas_limit(client.estimate_gas(coordinator.signer.address, to, row.data))
+    head.check_gas(gas)
+    return gas
+
+
+def _gas_now(coordinator: Coordinator, row: Outbox, head: Block, gas_limit: int) -> int:
     """What the call takes now; as before where it would fail, such as after itself in the node's pending block."""
-    to = coordinator.chain.address(row.contract)
     try:
-        return FEES.gas_limit(coordinator.chain.client.estimate_gas(coordinator.signer.address, to, row.data))
-    except TransactionReverted:
+        return _gas(coordinator, row, head)
+    except (TransactionReverted, GasOverBlock):
         return gas_limit
 
 

@@ -14,6 +14,7 @@
     │   │   ├── NodeRefused               a JSON-RPC error: its code, message and data
     │   │   ├── WrongChain                another chain id or other code than was expected
     │   │   ├── AccountShared             another process sends with the same account
+    │   │   ├── GasOverBlock              a call would take more gas than a block has
     │   │   └── TransactionReverted       a contract refused, with its decoded custom error
     │   ├── CoordinatorUnreachable        the coordinator didn't answer in time
     │   └── RankLost                      another process of the same trainer is gone
@@ -117,6 +118,10 @@ class WrongChain(ChainError):
 
 class AccountShared(ChainError):
     """A nonce of this process's account went to a transaction of another process."""
+
+
+class GasOverBlock(ChainError):
+    """A call would take more gas than a block has: no block could take it, or the node's estimate is wrong."""
 
 
 class TransactionReverted(ChainError):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocol.canonical import from_hex0x, hex0x
-from protocol.errors import ChainError
+from protocol.errors import ChainError, GasOverBlock
 
 _NUMBER = re.compile("0x[0-9a-fA-F]{1,64}")
 MAX_COUNT = 2**63 - 1
@@ -46,10 +46,12 @@ class Block:
         )
 
     def check_gas(self, gas_limit: int) -> None:
-        """Raises ChainError for a transaction that no block like this one takes: a node's estimate costs coins."""
+        """Raises GasOverBlock for a transaction that no block like this one takes: a node's estimate costs coins."""
         if gas_limit > self.gas_limit:
             why = f"{gas_limit} gas, a block takes {self.gas_limit}"
-            raise ChainError("a transaction would take more gas than a block has", why, "ask another node of the chain")
+            raise GasOverBlock(
+                "a transaction would take more gas than a block has", why, "ask another node of the chain"
+            )
 
 
 @dataclass(frozen=True)

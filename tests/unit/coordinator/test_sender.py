@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event, select
+from structlog.testing import capture_logs
 
 from coordinator.blobs import BlobStore
 from coordinator.config import CoordinatorConfig
@@ -47,6 +48,8 @@ class FakeChain:
     pending: dict[int, tuple[str, Transaction]] = field(default_factory=dict)
     receipts: dict[str, Receipt] = field(default_factory=dict)
     kill: str = ""
+    gas: dict[bytes, int] = field(default_factory=dict)
+    """What a call takes by the node's estimate, by its data."""
 
     @property
     def client(self) -> FakeChain:
@@ -65,7 +68,7 @@ class FakeChain:
     def estimate_gas(self, sender: str, to: str, data: bytes) -> int:
         if data[0] != len(self.epochs):
             raise TransactionReverted("a contract refused", "EpochOutOfOrder")
-        return 50_000
+        return self.gas.get(data, 50_000)
 
     def transaction_count(self, address: str) -> int:
         return self.nonce
@@ -175,6 +178,40 @@ def test_every_call_has_its_effect_once_and_in_order(database: Path, actions: li
         assert chain.epochs == list(range(num_queued))
         assert states(coordinator) == [CallState.MINED] * num_queued
         coordinator.engine.dispose()
+
+
+def test_what_no_block_takes_is_not_signed_and_holds_no_other_call_up(database: Path, tmp_path: Path) -> None:
+    """The second call is the first one in other bytes, so that the contract takes it now."""
+    first, second = b"\x00", b"\x00\x01"
+    chain = FakeChain(gas={first: 30_000_000})
+    coordinator = make_coordinator(tmp_path, database, chain)
+    with coordinator.writing() as session:
+        queue_call(session, "epoch:0", "ledger", first)
+        queue_call(session, "epoch:1", "ledger", second)
+    with capture_logs() as lines:
+        send_outbox(coordinator)
+    (refused,) = [line for line in lines if line["event"] == "outbox.refused"]
+    assert "39000000 gas, a block takes 30000000" in refused["detail"] and refused["purpose"] == "epoch:0"
+    assert [call.data for _, call in chain.pending.values()] == [second]
+    assert states(coordinator) == [CallState.QUEUED, CallState.SENT]
+    coordinator.engine.dispose()
+
+
+def test_a_call_that_is_sent_again_keeps_its_gas_where_no_block_has_as_much(database: Path, tmp_path: Path) -> None:
+    call = b"\x00"
+    chain = FakeChain(gas={call: 23_076_923})
+    coordinator = make_coordinator(tmp_path, database, chain)
+    with coordinator.writing() as session:
+        queue_call(session, "epoch:0", "ledger", call)
+    send_outbox(coordinator)
+    chain.gas = {call: 30_000_000}
+    act(coordinator, chain, "wait", 1)
+    send_outbox(coordinator)
+    assert [sent.gas_limit for _, sent in chain.pending.values()] == [29_999_999]
+    chain.mine()
+    send_outbox(coordinator)
+    assert states(coordinator) == [CallState.MINED]
+    coordinator.engine.dispose()
 
 
 def states(coordinator: Coordinator) -> list[str]:
