@@ -38,6 +38,7 @@ SHAPES: dict[str, str] = {
     "key export": "protocol.key_commands:KeyExport",
     "verifier status": "verifier.status:VerifierStatus",
     "trainer status": "trainer.run_status:RunStatus",
+    "trainer run": "trainer.dry_run:DryRun",
     "trainer filter": "trainer.problem_filter:FilterReport",
     "verifier overlap": "verifier.completions:OverlapReport",
     "verifier check": "protocol.checks.report:FileReport",

@@ -85,6 +85,18 @@ class CheckpointStore:
 
         Checkpoints past a named version are renamed: their steps are taken again.
         """
+        start = self.peek(at)
+        if start is None:
+            return None
+        checkpoint = self.of(start)
+        for version in (version for version in self.versions() if version > start):
+            aside = self.root / f"{version}.aside"
+            shutil.rmtree(aside, ignore_errors=True)
+            (self.root / str(version)).rename(aside)
+        return checkpoint
+
+    def peek(self, at: Start) -> int | None:
+        """The version where a run starts; None for the base model. Raises ConfigError, changes nothing."""
         versions = self.versions()
         if at == "anew" and versions:
             raise ConfigError(
@@ -93,13 +105,8 @@ class CheckpointStore:
                 "give it a data_dir of its own, or resume the newest",
             )
         if isinstance(at, str):
-            return self.of(versions[-1]) if versions else None
-        checkpoint = self.of(at)
-        for version in (version for version in versions if version > at):
-            aside = self.root / f"{version}.aside"
-            shutil.rmtree(aside, ignore_errors=True)
-            (self.root / str(version)).rename(aside)
-        return checkpoint
+            return versions[-1] if versions else None
+        return self.of(at).policy_version
 
     def of(self, policy_version: int) -> Checkpoint:
         """Raises ProofpoolError where it isn't there or can't be read."""
@@ -173,8 +180,8 @@ class CheckpointStore:
 
     def versions(self) -> Sequence[int]:
         """Of whole checkpoints, oldest first."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        return sorted(int(path.name) for path in self.root.iterdir() if path.name.isdigit())
+        folders = self.root.iterdir() if self.root.is_dir() else ()
+        return sorted(int(path.name) for path in folders if path.name.isdigit())
 
     def _reference_hash(self, learner: Learner) -> str | None:
         """It is frozen: looked at once, by all ranks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -25,11 +26,51 @@ def run(
         str | None,
         typer.Option(help="newest: the newest checkpoint, or the base model; anew: only the base model; or a version."),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what a run would be: configuration, memory, what it would pull.")
+    ] = False,
+    num_ranks: Annotated[
+        int | None, typer.Option(min=1, help="With --dry-run: ranks to estimate for; torchrun's without it.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: print one JSON document.")] = False,
 ) -> None:
     """Train until stopped; started again, it goes on where it was. Under torchrun on as many ranks as that starts."""
+    from protocol.errors import UsageError
+
+    if dry_run:
+        _dry_run(config, num_steps, resume, num_ranks, as_json)
+        return
+    if as_json or num_ranks is not None:
+        raise UsageError(
+            "that belongs to --dry-run", "--json or --num-ranks without it", "add --dry-run, or leave it out"
+        )
     from trainer.process import run_trainer
 
     run_trainer(config, num_steps, resume)
+
+
+def _dry_run(
+    file: Path | None, num_steps: int | None, resume: str | None, num_ranks: int | None, as_json: bool
+) -> None:
+    from protocol.config import load_config
+    from trainer.config import TrainerConfig
+    from trainer.dry_run import dry_run, lines
+
+    config = load_config(TrainerConfig, "trainer", file, flags={"num_steps": num_steps, "resume": resume})
+    found = dry_run(config, num_ranks or int(os.environ.get("WORLD_SIZE", "1")))
+    print(found.model_dump_json(indent=2) if as_json else "\n".join(lines(found)))
+
+
+@app.command()
+def init(
+    recipe: Annotated[str, typer.Option(help="tiny, smollm2, or intellect2-32b, the paper's.")],
+    out: Annotated[Path, typer.Option(help="Folder of trainer.toml and pool.toml.")] = Path(),
+) -> None:
+    """Write a ready configuration, and what the pool has to be for it; both are commented."""
+    from trainer.recipe_files import write_recipe
+
+    for path in write_recipe(recipe, out):
+        print(path)
 
 
 @app.command()

@@ -105,7 +105,10 @@ class _Shape:
 
 
 def estimate_memory(model: ModelConfig, recipe: RecipeConfig, scale: ScaleConfig, num_ranks: int = 1) -> MemoryEstimate:
-    """Of one of `num_ranks` ranks. Example: `estimate_memory(ModelConfig.load(folder), RecipeConfig(), ScaleConfig())`."""
+    """Of one of `num_ranks` ranks.
+
+    Example: `estimate_memory(ModelConfig.load(folder), RecipeConfig(), ScaleConfig()).total("host")`.
+    """
     shape = _Shape(model, recipe, scale, num_ranks)
     parts = (*_state(shape), *_gathered(shape), *_pass(shape), *_logits(shape), _runtime())
     return MemoryEstimate(

@@ -38,6 +38,7 @@ from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
 from trainer.crew import Crew
 from trainer.flops import measured_peak, step_flops
+from trainer.heap import return_large_blocks
 from trainer.learner import Learner
 from trainer.loop import Trainer
 from trainer.metrics import TrainerMetrics, health_of
@@ -53,6 +54,7 @@ def run_trainer(file: Path | None, num_steps: int | None, resume: str | None = N
     """`proofpool trainer run`: on the first rank the loop, on the others what the loop asks of all."""
     config = load_config(TrainerConfig, "trainer", file, flags={"num_steps": num_steps, "resume": resume})
     configure_logging("trainer", config.log_format)
+    return_large_blocks()
     torch.set_num_threads(config.num_threads)
     torch.manual_seed(config.seed)
     stop = stop_on_signals("trainer")

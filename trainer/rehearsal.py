@@ -39,6 +39,7 @@ from protocol.weights import save_checkpoint
 from protocol.wire import ZERO_ADDRESS
 from trainer.evaluation import PassRates, pass_counts, pass_rates
 from trainer.figures import StepFigures
+from trainer.heap import return_large_blocks
 from trainer.learner import Learner, RecipeConfig
 from trainer.metrics_file import FILE_NAME, MetricsFile
 from trainer.samples import TrainingBatch, batch_of
@@ -212,6 +213,7 @@ def rehearse(config: RehearsalConfig, engine: Engine, clock: Clock, progress: St
     """Make everything that the configuration names, and run it. Raises ConfigError where they don't fit."""
     rules = read_document(config.rules, Rules)
     environment = environment_of(rules.environment, Tokenizer.load(config.base_model))
+    return_large_blocks()
     torch.set_num_threads(config.num_threads)
     needs_reference = bool(config.recipe.objective.kl_coefficient)
     reference = CausalLM.load(config.base_model).eval().requires_grad_(False) if needs_reference else None

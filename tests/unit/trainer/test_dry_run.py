@@ -1,0 +1,179 @@
+"""A dry run tells everything, asks only what is public, and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from protocol import api
+from protocol.cli import run
+from protocol.client import CoordinatorClient
+from protocol.errors import ConfigError
+from protocol.rules import Rules
+from protocol.wire import ZERO_ADDRESS, ZERO_HASH
+from testnet.plan import BASE_MODEL
+from tests.documents import fitting
+from trainer.checkpoint import CheckpointStore
+from trainer.config import TrainerConfig
+from trainer.dry_run import DryRun, dry_run, lines
+from trainer.learner import Learner
+
+Serve = Callable[..., None]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Callable[..., TrainerConfig]:
+    def make(**changes: Any) -> TrainerConfig:
+        settings = {
+            "coordinator_url": "http://127.0.0.1:1",
+            "chain_url": "http://127.0.0.1:1",
+            "keystore": tmp_path / "key.json",
+            "base_model": BASE_MODEL,
+            "data_dir": tmp_path / "data",
+            "origin_dir": tmp_path / "origin",
+        }
+        return TrainerConfig.model_validate(settings | changes)
+
+    return make
+
+
+@pytest.fixture
+def serve(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> Serve:
+    """A coordinator that answers what anybody may ask."""
+    freshness = api.Freshness(head_block=1, indexed_block=1, chain_time=1, lag_seconds=0)
+
+    def start(**changes: Any) -> None:
+        numbers = dict.fromkeys(("pool_id", "chain_id", "accept_quorum", "slash_quorum", "confirmations", "epoch"), 1)
+        prices = dict.fromkeys(("price_wei", "verify_price_wei", "min_allotment_wei"), "1")
+        contracts = dict.fromkeys(("credits", "registry", "pools", "ledger", "court", "jury"), ZERO_ADDRESS)
+        settings: dict[str, Any] = {
+            **numbers,
+            **prices,
+            "contracts": api.ContractAddresses(**contracts),
+            "freshness": freshness,
+            "deployment_salt": ZERO_HASH,
+            "coordinator": ZERO_ADDRESS,
+            "trainer": ZERO_ADDRESS,
+            "rules_hash": rules.rules_hash,
+            "model_hash": ZERO_HASH,
+            "max_async": 2,
+            "policy_version": 0,
+            "shardcast_urls": (),
+            "paused": False,
+        }
+        pool = api.PoolInfo(**settings | changes)
+        empty = dict.fromkeys(
+            ("num_by_standing", "num_by_reaudit", "disputed_stamps", "outbox", "num_by_use"), dict[str, int]()
+        )
+        status = {name: value for name, value in empty.items() if name in api.Status.model_fields} | {
+            "freshness": freshness,
+            "epoch": 1,
+            "committed_epochs": 1,
+            "log_size": 1,
+            "log_root": ZERO_HASH,
+            "policy_version": 0,
+            "num_pending_groups": 5,
+            "earned_wei": "0",
+            "claimed_wei": "0",
+        }
+        answers = {
+            "/v1/pool": pool,
+            f"/v1/rules/{rules.rules_hash}": rules,
+            "/v1/status": api.Status.model_validate(status),
+        }
+
+        def answer(request: httpx.Request) -> httpx.Response:
+            assert request.method == "GET" and "Authorization" not in request.headers
+            return httpx.Response(200, content=answers[request.url.path].model_dump_json())
+
+        client = partial(CoordinatorClient, transport=httpx.MockTransport(answer))
+        monkeypatch.setattr("trainer.dry_run.CoordinatorClient", client)
+
+    return start
+
+
+def told(found: DryRun) -> str:
+    return "\n".join(lines(found))
+
+
+def test_it_says_what_a_step_would_pull(config: Callable[..., TrainerConfig], serve: Serve) -> None:
+    serve()
+    found = dry_run(config(), 1)
+    assert found.pull.reached
+    assert (found.pull.group_size, found.pull.max_new_tokens, found.pull.num_pending_groups) == (4, 12, 5)
+    assert (found.starts_from, found.next_step, found.oldest_version) == (None, 1, 0)
+    assert found.warnings == ()
+    assert "groups of 4 rollouts of up to 12 tokens, policy version 0 or newer" in told(found)
+
+
+def test_it_says_so_where_the_coordinator_doesnt_answer(config: Callable[..., TrainerConfig], tmp_path: Path) -> None:
+    found = dry_run(config(), 1)
+    assert not found.pull.reached and found.oldest_version is None
+    assert "the coordinator can't be asked" in told(found)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_pool_than_the_configured_one_is_an_error(config: Callable[..., TrainerConfig], serve: Serve) -> None:
+    serve(pool_id=7)
+    with pytest.raises(ConfigError, match="another pool"):
+        dry_run(config(), 1)
+
+
+def test_it_starts_where_a_run_would_and_leaves_that_alone(
+    config: Callable[..., TrainerConfig], serve: Serve, make_learner: Callable[..., Learner], tmp_path: Path
+) -> None:
+    serve(policy_version=1)
+    store = CheckpointStore(tmp_path / "data" / "checkpoints")
+    for version in range(3):
+        store.save(make_learner(), version, None, tmp_path)
+    newest, earlier = dry_run(config(), 1), dry_run(config(resume=1), 1)
+    assert (newest.starts_from, newest.next_step, newest.oldest_version) == (2, 3, 0)
+    assert (earlier.starts_from, earlier.next_step) == (1, 2)
+    assert list(store.versions()) == [0, 1, 2]
+    with pytest.raises(ConfigError, match="no checkpoint of policy version 9"):
+        dry_run(config(resume=9), 1)
+    with pytest.raises(ConfigError, match="can't start anew"):
+        dry_run(config(resume="anew"), 1)
+
+
+@pytest.mark.parametrize(
+    ("pool", "settings", "warning"),
+    [
+        ({"policy_version": 3}, {}, "the pool has policy version 3 already"),
+        ({"paused": True}, {}, "the pool is paused"),
+        ({}, {"recipe": {"max_tokens": 11}}, "a bin to themselves"),
+    ],
+)
+def test_what_would_go_wrong_is_said(
+    config: Callable[..., TrainerConfig], serve: Serve, pool: dict[str, Any], settings: dict[str, Any], warning: str
+) -> None:
+    serve(**pool)
+    assert warning in told(dry_run(config(**settings), 1))
+
+
+def test_the_command_prints_it_for_people_and_as_its_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["trainer", "init", "--recipe", "tiny", "--out", str(tmp_path)]) == 0
+    monkeypatch.setenv("PROOFPOOL_TRAINER_BASE_MODEL", str(BASE_MODEL))
+    monkeypatch.setenv("PROOFPOOL_TRAINER_COORDINATOR_URL", "http://127.0.0.1:1")
+    capsys.readouterr()
+    command = ["trainer", "run", "--config", str(tmp_path / "trainer.toml"), "--dry-run"]
+    assert run([*command, "--num-ranks", "4"]) == 0
+    printed = capsys.readouterr().out
+    assert "recipe.learning_rate = 0.0001" in printed and "each of 4 ranks: 856,960 parameters" in printed
+    assert run([*command, "--json"]) == 0
+    document = fitting("trainer run", capsys.readouterr().out)
+    assert document["config"]["recipe"]["optimizer_steps"] == 4
+    assert document["host_bytes"] == sum(part["num_bytes"] for part in document["memory"]["parts"])
+    assert run([*command[:-1], "--json"]) == 2
+    assert "belongs to --dry-run" in capsys.readouterr().err
+    with (tmp_path / "trainer.toml").open("a") as file:
+        file.write("\n[scales]\n")
+    assert run(command) == 2
+    assert "no setting `scales`" in capsys.readouterr().err
