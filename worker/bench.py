@@ -29,6 +29,7 @@ from protocol.errors import UsageError
 from protocol.progress import Steps
 from protocol.prompts import Prompt, task_prompts
 from protocol.prover import proofs_of, reward_of
+from protocol.reasons import RejectReason
 from protocol.rules import Rules
 from protocol.shardcast.client import version_folder
 from protocol.tokenizer import Tokenizer
@@ -36,8 +37,12 @@ from protocol.wire import Hash32, Wei
 from worker.config import WorkerConfig
 from worker.folder import contents
 from worker.remembered import last_known
+from worker.state_file import process_of
 
 DAY_SECONDS = 86400
+LEAST_SECONDS = 60.0
+"""A shorter run tells nothing of a pool's demand."""
+TELLING_SHARE = 0.05
 ASSUMPTIONS = (
     "the engine is always busy: there are tasks, leases, weights in time, and nothing else on this machine",
     "the pool's price stays as it is, and every accepted output token is a unit of it",
@@ -51,6 +56,8 @@ class BenchReport(BaseModel):
     """`credits_per_day_wei` = tokens a second × a day × price × `accepted_share`, where price and share are known.
 
     `accepted_share` is that of the node's last judged submissions as `worker status` last saw them; None: 1 is assumed.
+    `no_demand_share` is how much of its time the worker of this folder, as it last ran, stood idle since the pool wanted
+    no more work; None where none ran for `LEAST_SECONDS`. Where there is any, the pool's demand is the limit.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,6 +78,7 @@ class BenchReport(BaseModel):
     price_wei: Wei | None
     accepted_share: float | None
     credits_per_day_wei: Wei | None
+    no_demand_share: float | None
     assumptions: tuple[str, ...]
 
 
@@ -206,8 +214,17 @@ def _report(config: WorkerConfig, ground: Ground, found: _Measured) -> BenchRepo
         price_wei=price_wei,
         accepted_share=share,
         credits_per_day_wei=earned,
+        no_demand_share=_no_demand_share(config.data_dir),
         assumptions=ASSUMPTIONS,
     )
+
+
+def _no_demand_share(data_dir: Path) -> float | None:
+    state = process_of(data_dir).state
+    if state is None or (seconds := state.written_time - state.started_time) < LEAST_SECONDS:
+        return None
+    waited = state.waited_seconds.get(f"refused: {RejectReason.NO_DEMAND.value}", 0.0)
+    return round(min(1.0, waited / seconds), 3)
 
 
 def bench_lines(found: BenchReport) -> Iterator[str]:
@@ -229,3 +246,9 @@ def bench_lines(found: BenchReport) -> Iterator[str]:
         f" {share}, if:"
     )
     yield from (f"  - {assumption}" for assumption in found.assumptions)
+    if found.no_demand_share and found.no_demand_share >= TELLING_SHARE:
+        rest = format_amount(int(found.credits_per_day_wei * (1 - found.no_demand_share)))
+        yield (
+            f"the pool's demand is the limit, not this machine: as the worker last ran, {found.no_demand_share:.0%} of its"
+            f" time went by without work to lease; about {rest} credits a day if that stays so"
+        )

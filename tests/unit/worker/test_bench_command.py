@@ -9,13 +9,17 @@ from typing import Any
 import httpx
 import pytest
 
+from protocol.amount import format_amount
 from protocol.client import CoordinatorClient
 from protocol.engines.torch import TorchEngine
-from protocol.errors import UsageError
+from protocol.errors import Rejected, UsageError
 from protocol.progress import Unseen
+from protocol.reasons import RejectReason
 from protocol.rules import Rules
 from tests.documents import fitting
+from tests.unit.worker.conftest import StillClock
 from worker import bench as module
+from worker.activity import Activity
 from worker.bench import BenchReport, Given, bench, bench_lines
 from worker.config import WorkerConfig
 from worker.status import NodeStatus
@@ -80,6 +84,40 @@ def test_what_was_refused_of_late_isnt_promised(
     )
     said = "\n".join(bench_lines(found))
     assert "25% accepted" in said and "at most" in said and said.count("\n  - ") == len(found.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waited", "share", "is_told"),
+    [(400, 100.0, 0.25, True), (400, 4.0, 0.01, False), (59, 59.0, None, False)],
+)
+def test_a_pool_that_wants_less_than_the_machine_makes_is_named_as_the_limit(
+    measured: Callable[..., BenchReport],
+    tmp_path: Path,
+    seconds: int,
+    waited: float,
+    share: float | None,
+    is_told: bool,
+) -> None:
+    clock = StillClock()
+    activity = Activity(clock, "0.1.0")
+    clock.time += seconds
+    activity.observe("waited", {"obstacle": str(Rejected(RejectReason.NO_DEMAND).what), "seconds": waited})
+    activity.observe("waited", {"obstacle": "the coordinator doesn't answer", "seconds": seconds / 2})
+    file = tmp_path / "data" / "process" / "state.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(activity.state().model_dump_json())
+    found = measured()
+    assert fitting("worker bench", found.model_dump_json())["no_demand_share"] == share
+    last = list(bench_lines(found))[-1]
+    assert ("the pool's demand is the limit, not this machine" in last) is is_told
+    if is_told:
+        assert found.credits_per_day_wei is not None
+        assert f"about {format_amount(int(found.credits_per_day_wei * 0.75))} credits a day" in last
+
+
+def test_where_no_worker_ran_nothing_is_said_of_demand(measured: Callable[..., BenchReport]) -> None:
+    found = measured()
+    assert found.no_demand_share is None and "demand" not in "\n".join(bench_lines(found))
 
 
 def test_a_model_and_rules_by_hand_need_no_pool(
