@@ -56,6 +56,10 @@ class Batches:
         """What became of all accepted groups so far: pending, batched, consumed, or why they are unused."""
         return dict(self._coordinator.status().num_by_use)
 
+    def rules(self) -> Rules:
+        """The pool's, as they are now."""
+        return self._coordinator.rules(self._coordinator.pool().rules_hash)
+
     def _rules_of(self, offer: BatchOffer) -> Rules:
         if offer.rules_hash not in self._rules:
             self._rules[offer.rules_hash] = self._coordinator.rules(offer.rules_hash)

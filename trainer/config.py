@@ -8,6 +8,7 @@ from pydantic import Field
 
 from protocol.config import Address, RoleConfig
 from trainer.checkpoint import Start
+from trainer.held_back import EvaluationConfig
 from trainer.learner import RecipeConfig
 from trainer.ranks import ScaleConfig
 from trainer.trackers import TrackerName
@@ -53,3 +54,4 @@ class TrainerConfig(RoleConfig):
     """What the tracker calls this run; a run of that name goes on."""
     recipe: RecipeConfig = RecipeConfig()
     scale: ScaleConfig = ScaleConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()

@@ -6,7 +6,7 @@ A version is published, in a thread of its own, while the step after it is taken
                                        └───▶ publish n: origin, chain, coordinator ─┘
 
 consumes   accepted batches (`POST /v1/batches`)
-produces   policy versions (origin folder, chain, coordinator), metrics.jsonl
+produces   policy versions (origin folder, chain, coordinator), metrics.jsonl, evaluations of every n-th version
 waits for  enough accepted groups; never for a particular worker
 unblocks   workers, which follow the newest version
 
@@ -27,6 +27,7 @@ from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import Checkpoint, Start
 from trainer.crew import Crew
+from trainer.held_back import Evaluations
 from trainer.publishing import Publishing
 from trainer.reporting import Reporting
 from trainer.samples import TrainingBatch, UnfitRow
@@ -42,6 +43,7 @@ class Trainer:
         broadcaster: Broadcaster,
         batches: Batches,
         reporting: Reporting,
+        evaluations: Evaluations,
         waiting: Waiting,
         start: Start = "newest",
     ) -> None:
@@ -49,6 +51,7 @@ class Trainer:
         self.broadcaster = broadcaster
         self.batches = batches
         self.reporting = reporting
+        self.evaluations = evaluations
         self.stopwatch = reporting.stopwatch
         self.waiting = waiting
         self.start = start
@@ -56,29 +59,42 @@ class Trainer:
     def run(self, num_steps: int | None = None) -> None:
         """Train until stopped or policy version `num_steps` is out."""
         checkpoint = self.resume()
-        while self.acknowledge(checkpoint):
-            with self.publishing(checkpoint) as publishing:
-                if checkpoint.policy_version == num_steps or (step := self.step(checkpoint, publishing)) is None:
-                    return
-            checkpoint = step
+        self.evaluations.resume(self.crew.checkpoints, checkpoint)
+        try:
+            while self.acknowledge(checkpoint):
+                with self.publishing(checkpoint) as publishing:
+                    if checkpoint.policy_version == num_steps:
+                        break
+                    if (step := self.step(checkpoint, publishing, num_steps)) is None:
+                        return
+                checkpoint = step
+            with self.stopwatch.phase(Phase.EVALUATION):
+                self.evaluations.finish()
+        finally:
+            self.evaluations.stop()
 
-    def step(self, before: Checkpoint, publishing: Publishing) -> Checkpoint | None:
+    def step(self, before: Checkpoint, publishing: Publishing, num_steps: int | None = None) -> Checkpoint | None:
         """The version after `before`, saved once that one is out; None if stopped before."""
+        is_last = before.policy_version + 1 == num_steps
         with self.stopwatch.phase(Phase.BATCH):
             waiting_since = self.stopwatch.clock.now()
             if (taken := self.take(before.policy_version + 1, publishing)) is None:
                 return None
             unpublished_seconds = publishing.seconds_since(waiting_since)
         file, batch = taken
-        with self.stopwatch.phase(Phase.LEARNING):
+        with self.stopwatch.phase(Phase.LEARNING), self.evaluations.paused():
             figures = self.crew.learn(batch, before.policy_version)
         with self.stopwatch.phase(Phase.PUBLISHING):
             if not publishing.wait():
                 return None
-        with self.stopwatch.phase(Phase.SAVING):
+        with self.stopwatch.phase(Phase.EVALUATION):
+            if not self.evaluations.make_room(before.policy_version + 1, is_last=is_last):
+                return None
+        with self.stopwatch.phase(Phase.SAVING), self.evaluations.paused():
             checkpoint = self.crew.save(file.offer.step, file, before)
         version = checkpoint.policy_version
         self.reporting.step(version, batch, figures, unpublished_seconds, self.batches.groups_by_use)
+        self.evaluations.begin(checkpoint, is_last=is_last)
         return checkpoint
 
     def resume(self) -> Checkpoint:

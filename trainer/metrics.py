@@ -43,9 +43,7 @@ METRICS = (
     MetricSpec("tokens_per_second", "gauge", "Trained tokens a second of learning."),
     MetricSpec("flops_per_second", "gauge", "Floating-point operations a second of learning."),
     MetricSpec("mfu_share", "gauge", "These, as a share of what the devices can do."),
-    MetricSpec(
-        "held_back_share", "gauge", "Of held-back problems: avg@k (average) and pass@k.", ("which",)
-    ),
+    MetricSpec("held_back_share", "gauge", "Of held-back problems: avg@k (average) and pass@k.", ("which",)),
     MetricSpec("held_back_policy_version", "gauge", "The version that was evaluated last."),
 )
 PLAIN = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,20 +28,18 @@ Line = dict[str, Any]
 
 
 class MetricsFile:
-    """Example: `MetricsFile(folder / FILE_NAME).append({"step": 1, "entropy": 0.4})`. Any thread may append."""
+    """Example: `MetricsFile(folder / FILE_NAME).append({"step": 1, "entropy": 0.4})`; by a thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
 
     def append(self, line: Mapping[str, object]) -> None:
         """Write a line; it is on the disk when this returns. Raises OSError."""
-        with self._lock:
-            self._drop_torn_line()
-            with self.path.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+        self._drop_torn_line()
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def lines(self) -> list[Line]:
         """The whole lines, in order; none where there is no file. Raises UsageError for one that can't be read."""

@@ -9,8 +9,6 @@ INTELLECT-2 (arXiv:2505.07291), section 3.3.1: pass@8 of the base model in [12.5
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,14 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from protocol.engines.base import Engine
 from protocol.environments.base import Environment
 from protocol.errors import UsageError
-from protocol.files import write_atomically
 from protocol.progress import Steps
 from protocol.rules import Rules
 from protocol.wire import Hash32
 from trainer.evaluation import pass_counts
-
-CHUNK_PROBLEMS = 64
-"""Problems between two lines of what is measured."""
+from trainer.pass_journal import CHUNK_PROBLEMS, PassJournal
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -74,14 +69,19 @@ def filter_problems(
     progress: Steps,
 ) -> FilterReport:
     """Measure what isn't measured yet. Raises UsageError where the journal is of another plan."""
-    passes = _read(journal, plan)
+    measured = PassJournal(journal, plan)
+    if (other := measured.other_plan) is not None:
+        raise UsageError(
+            "an earlier run measured something else", f"{journal} has {other}", "name another folder with --out"
+        )
+    passes = measured.passes()
     while len(passes) < num_problems:
         start = plan.first + len(passes)
         size = min(CHUNK_PROBLEMS, num_problems - len(passes))
         progress.doing(f"problems {start} to {start + size - 1}")
         problems = [environment.problem(index) for index in range(start, start + size)]
-        found = pass_counts(engine, environment, problems, rules.sampling, plan.num_samples, plan.seed)
-        _append(journal, found)
+        found = pass_counts(engine, environment, problems, rules, plan.num_samples, plan.seed)
+        measured.append(found)
         passes += found
         progress.step()
     return report_of(plan, passes[:num_problems], *limits)
@@ -101,26 +101,3 @@ def report_of(plan: FilterPlan, passes: Sequence[int], low: float, high: float) 
 
 def num_chunks(num_problems: int) -> int:
     return -(-num_problems // CHUNK_PROBLEMS)
-
-
-def _read(journal: Path, plan: FilterPlan) -> list[int]:
-    """What an earlier run has measured; the last line counts only if it is whole."""
-    if not journal.exists():
-        write_atomically(journal, plan.model_dump_json().encode() + b"\n")
-        return []
-    head, *lines = journal.read_text().split("\n")
-    if head != plan.model_dump_json():
-        raise UsageError(
-            "an earlier run measured something else", f"{journal} has {head}", "name another folder with --out"
-        )
-    whole, torn = lines[:-1], lines[-1]
-    if torn:
-        os.truncate(journal, journal.stat().st_size - len(torn.encode()))
-    return [count for line in whole for count in json.loads(line)]
-
-
-def _append(journal: Path, passes: Sequence[int]) -> None:
-    with journal.open("a") as file:
-        file.write(json.dumps(list(passes)) + "\n")
-        file.flush()
-        os.fsync(file.fileno())

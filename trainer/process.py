@@ -23,6 +23,7 @@ from protocol.chain.pool import ChainPool, PoolRecord
 from protocol.client import CoordinatorClient
 from protocol.clock import Clock, SteadyClock, SystemClock
 from protocol.config import load_config, write_resolved
+from protocol.engines.registry import make_engine
 from protocol.errors import NotEligible
 from protocol.health_server import HealthServer
 from protocol.http import RequestSigner
@@ -39,6 +40,7 @@ from trainer.config import TrainerConfig
 from trainer.crew import Crew
 from trainer.flops import measured_peak, step_flops
 from trainer.heap import return_large_blocks
+from trainer.held_back import Evaluations
 from trainer.learner import Learner
 from trainer.loop import Trainer
 from trainer.metrics import TrainerMetrics, health_of
@@ -90,11 +92,14 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event, ra
     _check_role(record, signer)
     coordinator = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
     crew = build_crew(config, ranks)
+    batches = Batches(coordinator, lambda: pool.record().coordinator, contracts.domain)
+    reporting = build_reporting(config, crew, clock)
     return Trainer(
         crew,
         Broadcaster(config.origin_dir, config.pool_id, pool, coordinator, signer, contracts.domain),
-        Batches(coordinator, lambda: pool.record().coordinator, contracts.domain),
-        build_reporting(config, crew, clock),
+        batches,
+        reporting,
+        build_evaluations(config, batches, reporting, waiting),
         waiting,
         config.resume,
     )
@@ -122,6 +127,13 @@ def build_reporting(config: TrainerConfig, crew: Crew, clock: Clock) -> Reportin
         partial(step_flops, model, recipe),
         peak * ranks.size,
     )
+
+
+def build_evaluations(config: TrainerConfig, batches: Batches, reporting: Reporting, waiting: Waiting) -> Evaluations:
+    """Of held-back problems, by an engine as a worker has it."""
+    chosen = config.evaluation
+    engine = partial(make_engine, chosen.engine, max_batch=chosen.max_batch, dtype=chosen.dtype)
+    return Evaluations(chosen, engine, batches.rules, config.data_dir / "evaluations", reporting, waiting)
 
 
 @contextmanager

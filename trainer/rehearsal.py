@@ -37,14 +37,12 @@ from protocol.rules import Rules
 from protocol.tokenizer import TOKENIZER_FILE, Tokenizer
 from protocol.weights import save_checkpoint
 from protocol.wire import ZERO_ADDRESS
-from trainer.evaluation import PassRates, pass_counts, pass_rates
+from trainer.evaluation import EVALUATION_SEED, PassRates, pass_counts, pass_rates
 from trainer.figures import StepFigures
 from trainer.heap import return_large_blocks
 from trainer.learner import Learner, RecipeConfig
 from trainer.metrics_file import FILE_NAME, MetricsFile
 from trainer.samples import TrainingBatch, batch_of
-
-EVALUATION_SEED = 1
 
 
 class RehearsalConfig(RoleConfig):
@@ -160,7 +158,7 @@ class Rehearsal:
         problems = self._held_back
         self.engine.load(self._version_folder(policy_version))
         counts = pass_counts(
-            self.engine, self.environment, problems, self.rules.sampling, self.config.num_samples, EVALUATION_SEED
+            self.engine, self.environment, problems, self.rules, self.config.num_samples, EVALUATION_SEED
         )
         return pass_rates(counts, self.config.num_samples)
 

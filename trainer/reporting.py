@@ -6,6 +6,7 @@ newest of which metrics are made of. Counts of groups are since the line before,
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -40,6 +41,7 @@ class Reporting:
         self.tracker = tracker
         self.flops_of = flops_of
         self.peak_flops = peak_flops
+        self._lock = threading.Lock()
         self.num_steps = self.num_tokens = 0
         self.num_rollouts_by_lag: Counter[str] = Counter()
         self.newest: Line = {}
@@ -95,9 +97,10 @@ class Reporting:
             get_logger().info("trainer.ended", **status.model_dump(mode="json", exclude={"newest", "schema_version"}))
 
     def _write(self, line: Line) -> None:
-        self.metrics.append(line)
-        self._take_in(line)
-        self.tracker.log(int(line["step"]), scalars(line))
+        with self._lock:  # steps and evaluations end in threads of their own
+            self.metrics.append(line)
+            self._take_in(line)
+            self.tracker.log(int(line["step"]), scalars(line))
 
     def _take_in(self, line: Line) -> None:
         self.newest = self.newest | line

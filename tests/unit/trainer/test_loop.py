@@ -15,6 +15,7 @@ import pytest
 from protocol.api import BatchOffer, BatchRefusal, Freshness, Problem, Status
 from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
+from protocol.engines.base import Engine
 from protocol.errors import ChainError, ProofpoolError, Rejected, VerificationFailed
 from protocol.forward import CausalLM
 from protocol.rollouts import Rollout
@@ -26,9 +27,11 @@ from tests.unit.trainer.conftest import COORDINATOR
 from tests.unit.trainer.set_clock import SetClock
 from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
-from trainer.checkpoint import CheckpointStore
+from trainer.checkpoint import Checkpoint, CheckpointStore
 from trainer.crew import Crew
+from trainer.evaluation import PassRates
 from trainer.figures import StepFigures
+from trainer.held_back import EvaluationConfig, Evaluations
 from trainer.learner import Learner, RecipeConfig
 from trainer.loop import Trainer
 from trainer.metrics_file import MetricsFile
@@ -116,6 +119,10 @@ class World:
         return httpx.Response(204)
 
 
+def no_engine() -> Engine:
+    raise AssertionError("nothing is evaluated")
+
+
 @pytest.fixture
 def world(make_offer: Callable[..., Offer], rules: Rules) -> World:
     return World(make_offer, rules)
@@ -127,16 +134,23 @@ def start(
 ) -> Callable[..., Trainer]:
     """A new trainer process over the same folders."""
 
-    def make(stop: threading.Event | None = None) -> Trainer:
+    def make(
+        stop: threading.Event | None = None,
+        evaluation: EvaluationConfig = EvaluationConfig(),  # noqa: B008
+        make_engine: Callable[[], Engine] = no_engine,
+    ) -> Trainer:
         stop = stop or threading.Event()
         recipe = RecipeConfig(learning_rate=1e-2, optimizer_steps=1, warmup_steps=0)
         coordinator = CoordinatorClient("http://coordinator", transport=httpx.MockTransport(world.answer))
+        reporting = Reporting(MetricsFile(tmp_path / "metrics.jsonl"), SystemClock(), Stopwatch(SystemClock()))
+        waiting = Waiting(SystemClock(), stop, poll_seconds=0.001)
         return Trainer(
             Crew(Learner(make_model(), recipe), CheckpointStore(tmp_path / "checkpoints"), tmp_path),
             Broadcaster(tmp_path / "origin", 1, world, coordinator, Signer(b"\1" * 32), domain),
             Batches(coordinator, lambda: COORDINATOR.address, domain),
-            Reporting(MetricsFile(tmp_path / "metrics.jsonl"), SystemClock(), Stopwatch(SystemClock())),
-            Waiting(SystemClock(), stop, poll_seconds=0.001),
+            reporting,
+            Evaluations(evaluation, make_engine, lambda: world.rules, tmp_path / "evaluations", reporting, waiting),
+            waiting,
         )
 
     return make
@@ -482,3 +496,47 @@ def wait_until(holds: Callable[[], bool]) -> None:
     pause = threading.Event()
     while not holds():
         pause.wait(0.001)
+
+
+def test_versions_are_evaluated_in_turn_and_after_a_restart_only_those_that_arent_yet(
+    world: World, start: Callable[..., Trainer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every second one and each run's last; learning and saving go on without a completion in between."""
+    evaluated, was_held = [], []
+
+    def evaluate(evaluations: Evaluations, checkpoint: Checkpoint) -> None:
+        evaluated.append(checkpoint.policy_version)
+        evaluations.reporting.evaluated(checkpoint.policy_version, PassRates(256, 1, 0.5, 0.5), 1.0)
+
+    def learning(learner: Learner, batch: TrainingBatch, policy_version: int) -> StepFigures:
+        was_held.append(not trainer.evaluations._may_go.is_set())
+        return learn(learner, batch, policy_version)
+
+    learn = Learner.learn
+    monkeypatch.setattr(Learner, "learn", learning)
+    monkeypatch.setattr(Evaluations, "_evaluate", evaluate)
+    trainer = start(evaluation=EvaluationConfig(evaluate_every=2))
+    trainer.run(num_steps=3)
+    assert evaluated == [0, 2, 3]
+    trainer = start(evaluation=EvaluationConfig(evaluate_every=2))
+    trainer.run(num_steps=5)
+    assert evaluated == [0, 2, 3, 4, 5]
+    assert was_held == [True] * 5
+    lines = metrics_of(tmp_path)
+    assert sorted(line["step"] for line in lines if "held_back_average" in line) == evaluated
+    assert [line["step"] for line in lines if "objective" in line] == [1, 2, 3, 4, 5]
+
+
+def test_a_failing_evaluation_ends_the_run_with_its_error_and_a_usable_checkpoint(
+    world: World, start: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(evaluations: Evaluations, checkpoint: Checkpoint) -> None:
+        if checkpoint.policy_version == 2:
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluations, "_evaluate", fails)
+        with pytest.raises(OSError, match="No space"):
+            start(evaluation=EvaluationConfig(evaluate_every=2)).run(num_steps=5)
+    start().run(num_steps=3)
+    assert list(world.manifests) == [0, 1, 2, 3]

@@ -16,7 +16,7 @@ from protocol.environments.base import Environment
 from protocol.environments.registry import load_environment
 from protocol.errors import UsageError
 from protocol.progress import Unseen
-from protocol.rules import EnvironmentRules, Rules, SamplingRules
+from protocol.rules import EnvironmentRules, LengthRules, Rules, SamplingRules
 from protocol.tokenizer import Tokenizer
 from testnet.plan import BASE_MODEL
 from testnet.task import ENVIRONMENT_CONFIG, ENVIRONMENT_NAME
@@ -106,12 +106,14 @@ def engine() -> TorchEngine:
     return engine
 
 
-def test_passes_of_a_problem_do_not_depend_on_its_company(engine: TorchEngine, environment: Environment) -> None:
-    sampling = SamplingRules(max_new_tokens=24)
+def test_passes_of_a_problem_do_not_depend_on_its_company(
+    engine: TorchEngine, environment: Environment, rules: Rules
+) -> None:
+    asked = rules.model_copy(update={"sampling": SamplingRules(max_new_tokens=24)})
     problems = [environment.problem(index) for index in range(6)]
 
     def count(*places: int) -> list[int]:
-        return pass_counts(engine, environment, [problems[place] for place in places], sampling, 3, seed=5)
+        return pass_counts(engine, environment, [problems[place] for place in places], asked, 3, seed=5)
 
     together = count(0, 1, 2, 3, 4, 5)
     assert [count(place)[0] for place in range(6)] == together
@@ -119,6 +121,32 @@ def test_passes_of_a_problem_do_not_depend_on_its_company(engine: TorchEngine, e
     rates = pass_rates(together, 3)
     assert rates.average == pytest.approx(sum(together) / 18)
     assert rates.at_least_once == sum(found > 0 for found in together) / 6 >= rates.average
+
+
+def test_problems_are_asked_for_a_target_length_where_workers_prompts_have_one(
+    rules: Rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {**FEW_PROBLEMS, "length_suffix": " {target}"}
+    environment = load_environment(ENVIRONMENT_NAME, config, Tokenizer.load(BASE_MODEL))
+    prompts: list[list[int]] = []
+    monkeypatch.setattr(
+        "trainer.evaluation.generate",
+        lambda _, requests: prompts.extend(request.input_tokens.tolist() for request in requests) or [],
+    )
+    problems = [environment.problem(index) for index in range(12)]
+
+    def asked(*targets: int) -> list[list[int]]:
+        prompts.clear()
+        changed = rules.model_copy(update={"lengths": LengthRules(targets=targets)})
+        pass_counts(None, environment, problems, changed, 2, seed=5)  # type: ignore[arg-type]
+        return prompts[:]
+
+    possible = [[environment.prompt(problem, target) for target in (8, 16)] for problem in problems]
+    found = asked(8, 16)
+    assert found[::2] == found[1::2]  # all samples of a problem have the same
+    chosen = [choices.index(prompt) for choices, prompt in zip(possible, found[::2], strict=True)]
+    assert set(chosen) == {0, 1} and found == asked(8, 16)
+    assert asked()[::2] == [environment.prompt(problem) for problem in problems]
 
 
 def test_the_filter_keeps_what_lies_between_its_limits_and_goes_on_where_it_was(
