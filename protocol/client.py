@@ -29,6 +29,7 @@ from protocol.errors import (
 from protocol.patience import impatient
 from protocol.reasons import RejectReason
 from protocol.rules import Rules
+from protocol.tls import trusted_for
 from protocol.trace import Trace
 from protocol.unfolding import check_unfolding
 from protocol.wire import EarningsAttestation, Receipt, Renewal, Signed, Task, VerdictCommitment, WeightsRelease
@@ -78,9 +79,17 @@ class CoordinatorClient:
     ) -> None:
         # An encoded body could unfold without bound.
         headers, url = {"Accept-Encoding": "identity"}, base_url(url)
+        verify = trusted_for(url)
         try:
             self._http = impatient(
-                httpx.Client(base_url=url, auth=auth, timeout=timeout_seconds, transport=transport, headers=headers)
+                httpx.Client(
+                    base_url=url,
+                    auth=auth,
+                    timeout=timeout_seconds,
+                    transport=transport,
+                    headers=headers,
+                    verify=verify,
+                )
             )
         except (httpx.InvalidURL, UnicodeError) as error:
             todo = "it is like http://127.0.0.1:8700"

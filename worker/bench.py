@@ -56,8 +56,8 @@ class BenchReport(BaseModel):
     """`credits_per_day_wei` = tokens a second × a day × price × `accepted_share`, where price and share are known.
 
     `accepted_share` is that of the node's last judged submissions as `worker status` last saw them; None: 1 is assumed.
-    `no_demand_share` is how much of its time the worker of this folder, as it last ran, stood idle since the pool wanted
-    no more work; None where none ran for `LEAST_SECONDS`. Where there is any, the pool's demand is the limit.
+    `no_demand_share` of its time the worker of this folder, as it last ran, stood idle since the pool wanted no more
+    work: then demand is the limit. None where none ran for `LEAST_SECONDS`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -248,7 +248,5 @@ def bench_lines(found: BenchReport) -> Iterator[str]:
     yield from (f"  - {assumption}" for assumption in found.assumptions)
     if found.no_demand_share and found.no_demand_share >= TELLING_SHARE:
         rest = format_amount(int(found.credits_per_day_wei * (1 - found.no_demand_share)))
-        yield (
-            f"the pool's demand is the limit, not this machine: as the worker last ran, {found.no_demand_share:.0%} of its"
-            f" time went by without work to lease; about {rest} credits a day if that stays so"
-        )
+        idle = f"{found.no_demand_share:.0%} of the worker's last run went by without work to lease"
+        yield f"the pool's demand is the limit, not this machine: {idle}; about {rest} credits a day if that stays so"

@@ -175,7 +175,7 @@ class Worker:
         folder = self.weights.fetch(signed_task.message.policy_version)
         task_id = signed_task.message.id(self.membership.domain)
         work = Work(signed_task, task_id, rules, self.terms.environment(rules, folder))
-        work.prompts  # noqa: B018 - made here, where nothing waits for them
+        work.make_prompts()  # here, where nothing waits for them
         return work
 
     def load_weights(self, policy_version: int) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from worker.init import InitReport
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file; environment and flags override it.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -62,17 +66,11 @@ def init(
     """
     from protocol.address import parse_address
     from protocol.client import base_url
-    from protocol.events import utc
-    from protocol.keyring import key_file, keys_folder, make_folder
     from protocol.passwords import choose_password, get_password, is_terminal
     from worker.init import Answers
     from worker.init import init as write
 
-    may_ask = is_terminal() and not as_json
-    named = keystore or Path("node")
-    if len(named.parts) == 1 and not named.exists() and named.suffix != ".json":
-        make_folder(keys_folder())
-        named = key_file(str(named), keys_folder())
+    may_ask, named = is_terminal() and not as_json, _key_file(keystore or Path("node"))
     answers = Answers(
         coordinator_url=base_url(_asked(coordinator, "--coordinator", "the coordinator's URL", may_ask)),
         chain_url=_asked(chain, "--chain", "URL of a node of its chain", may_ask),
@@ -85,17 +83,29 @@ def init(
     )
     ask = get_password if named.exists() else choose_password
     report = write(answers, ask(str(named), password_file, may_ask=may_ask))
-    if as_json:
-        print(report.model_dump_json())
-        return
+    print(report.model_dump_json() if as_json else "\n".join(_report_lines(report)))
+
+
+def _key_file(named: Path) -> Path:
+    """The file, or that of a name in the keys' folder, which is made for it."""
+    from protocol.keyring import key_file, keys_folder, make_folder
+
+    if len(named.parts) > 1 or named.exists() or named.suffix == ".json":
+        return named
+    make_folder(keys_folder())
+    return key_file(str(named), keys_folder())
+
+
+def _report_lines(report: InitReport) -> Iterator[str]:
+    from protocol.events import utc
+
     made = "made" if report.made_key else "found"
-    print(f"{report.file}: pool {report.pool_id} on chain {report.chain_id}, Ledger {report.ledger}, code checked")
-    print(f"node {report.node}, key {made}: {report.keystore}")
+    yield f"{report.file}: pool {report.pool_id} on chain {report.chain_id}, Ledger {report.ledger}, code checked"
+    yield f"node {report.node}, key {made}: {report.keystore}"
     if report.consent_deadline is not None:
-        print(f"{report.consent_file}: good until {utc(report.consent_deadline)}; `worker consent` makes another one")
-    print("next:")
-    for line in report.next:
-        print(f"  {line}")
+        yield f"{report.consent_file}: good until {utc(report.consent_deadline)}; `worker consent` makes another one"
+    yield "next:"
+    yield from (f"  {line}" for line in report.next)
 
 
 def _asked(given: str | None, flag: str, what: str, may_ask: bool) -> str:

@@ -15,6 +15,7 @@ import httpx
 
 from protocol.clock import Clock
 from protocol.patience import impatient
+from protocol.tls import trusted_for
 from worker.activity import Activity
 from worker.alerts import Lookout, webhook_of
 from worker.config import WorkerConfig
@@ -32,7 +33,7 @@ def surrounded(config: WorkerConfig, activity: Activity, clock: Clock, pace: Clo
     with ExitStack() as stack:
         webhook = webhook_of(config, os.environ)
         stack.enter_context(StateFile(config.data_dir, activity, clock))
-        http = stack.enter_context(impatient(httpx.Client()))
+        http = stack.enter_context(impatient(httpx.Client(verify=trusted_for(webhook or ""))))
         lookout = stack.enter_context(Lookout(config, lambda: look(config, clock), http, webhook, clock, pace))
         if config.metrics_address:
             metrics = WorkerMetrics(activity, config.data_dir, lambda: lookout.status, lookout.num_open)

@@ -40,6 +40,10 @@ class Work:
         """One a group."""
         return task_prompts(self.rules, self.environment, self.seed)
 
+    def make_prompts(self) -> list[Prompt]:
+        """Have them made now; they are kept."""
+        return self.prompts
+
     @property
     def num_rollouts(self) -> int:
         return self.rules.groups_per_task * self.rules.group_size

@@ -19,6 +19,7 @@ from pydantic_core import from_json
 from protocol.clock import Clock, SystemClock
 from protocol.errors import ChainError, NodeRefused, UsageError
 from protocol.patience import impatient
+from protocol.tls import trusted_for
 from protocol.unfolding import check_unfolding
 
 NUM_ATTEMPTS = 4
@@ -50,7 +51,10 @@ class JsonRpc:
         self._timeout_seconds = timeout_seconds
         # An encoded body could unfold without bound, and layer by layer.
         headers = {"Accept-Encoding": "identity"}
-        self._http = impatient(httpx.Client(timeout=timeout_seconds, transport=transport, headers=headers))
+        verify = trusted_for(url)
+        self._http = impatient(
+            httpx.Client(timeout=timeout_seconds, transport=transport, headers=headers, verify=verify)
+        )
         self._ids = itertools.count(1)
         self._closed = threading.Event()
 

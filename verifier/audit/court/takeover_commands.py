@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -21,6 +21,7 @@ from verifier.audit.court.sender import (
 )
 
 if TYPE_CHECKING:
+    from protocol.chain.block import Receipt
     from protocol.chain.pool import ChainPool
     from protocol.signing import Signer
     from verifier.history import History
@@ -44,10 +45,7 @@ def attest_epoch(out: Out, config: ConfigFile = None, as_json: JsonOption = Fals
     """Sign, for own seats, that the log as held here goes on without its coordinator. The verifier must not run."""
     from verifier import takeover
 
-    with _verifier(config) as (history, pool, signer):
-        takeover.check_silent(pool.contracts, pool.pool_id)
-        takeover.follow(history, pool, takeover.refuse_entries)
-        document = takeover.attest_epoch(history, pool, signer)
+    document = _attested(config, takeover.attest_epoch)
     _write(out, document, as_json, f"epoch {document.epoch} of {document.size} leaves under {document.root}")
 
 
@@ -58,10 +56,7 @@ def attest_earnings(out: Out, config: ConfigFile = None, as_json: JsonOption = F
     """
     from verifier import takeover
 
-    with _verifier(config) as (history, pool, signer):
-        takeover.check_silent(pool.contracts, pool.pool_id)
-        takeover.follow(history, pool, takeover.refuse_entries)
-        document = takeover.attest_earnings(history, pool, signer)
+    document = _attested(config, takeover.attest_earnings)
     done = "" if document.attestations else ", committed already: to be claimed"
     _write(out, document, as_json, f"{document.total_wei} wei up to epoch {document.epoch}{done}")
 
@@ -80,8 +75,8 @@ def commit_epoch(
 
     documents = [_read(file, AttestedEpoch) for file in files]
     with sending(chain, ledger, keystore, password_file) as sender:
-        receipt = Committer(sender.contracts, documents[0].pool_id, sender.lane).commit_epoch(documents)
-    tell(as_json, {"epoch": documents[0].epoch, "transaction_hash": receipt.transaction_hash})
+        committer = Committer(sender.contracts, documents[0].pool_id, sender.lane)
+        _tell_committed(as_json, documents[0].epoch, committer.commit_epoch(documents))
 
 
 def commit_earnings(
@@ -98,8 +93,8 @@ def commit_earnings(
 
     documents = [_read(file, AttestedEarnings) for file in files]
     with sending(chain, ledger, keystore, password_file) as sender:
-        receipt = Committer(sender.contracts, documents[0].pool_id, sender.lane).commit_earnings(documents)
-    tell(as_json, {"epoch": documents[0].epoch, "transaction_hash": receipt.transaction_hash})
+        committer = Committer(sender.contracts, documents[0].pool_id, sender.lane)
+        _tell_committed(as_json, documents[0].epoch, committer.commit_earnings(documents))
 
 
 def claim(
@@ -123,6 +118,20 @@ def claim(
     with sending(chain, ledger, keystore, password_file) as sender:
         amount_wei = Committer(sender.contracts, document.pool_id, sender.lane).claim(document, whose)
     tell(as_json, {"account": whose, "amount_wei": str(amount_wei)})
+
+
+def _attested(config: Path | None, attest: Callable[[History, ChainPool, Signer], DocumentT]) -> DocumentT:
+    """What own seats sign of the log as it is held here, once the coordinator is silent."""
+    from verifier import takeover
+
+    with _verifier(config) as (history, pool, signer):
+        takeover.check_silent(pool.contracts, pool.pool_id)
+        takeover.follow(history, pool, takeover.refuse_entries)
+        return attest(history, pool, signer)
+
+
+def _tell_committed(as_json: bool, epoch: int, receipt: Receipt) -> None:
+    tell(as_json, {"epoch": epoch, "transaction_hash": receipt.transaction_hash})
 
 
 @contextmanager
