@@ -31,6 +31,7 @@ SETTINGS = {
     "scale of the trainer": ("trainer/ranks.py", "ScaleConfig"),
     "evaluation of the trainer": ("trainer/held_back.py", "EvaluationConfig"),
     "recipe of the trainer": ("trainer/learner.py", "RecipeConfig"),
+    "lora of the trainer": ("trainer/lora.py", "LoraConfig"),
     "objective of the trainer": ("trainer/loss.py", "ObjectiveConfig"),
     "clip of the trainer": ("trainer/loss.py", "ClipConfig"),
     "settings of the coordinator": ("coordinator/config.py", "CoordinatorConfig"),

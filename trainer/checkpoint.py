@@ -2,7 +2,7 @@
 
 In: a learner after a step. Out, there whole or not at all, written by all ranks together:
 
-    ROOT/N/state/       float32 weights and optimizer, each rank's rows in a file of its own (torch's DCP format)
+    ROOT/N/state/       float32 weights (or adapters) and optimizer, each rank's rows in a file of its own (torch's DCP)
            model/       the published Hugging Face folder (bf16) and its `training.json`
            batch/       offer, rules and rollout file of the step that made it
            step.json    `StepRecord`
@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -37,7 +39,7 @@ from trainer.batch_file import BatchFile
 from trainer.learner import Learner
 from trainer.policy import whole
 from trainer.ranks import Ranks, losing_ranks
-from trainer.step_record import Arithmetic, StateHash, StepRecord, hashing, weights_hash
+from trainer.step_record import Arithmetic, StateHash, StepRecord, hashing, names_of, weights_hash
 
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 RECORD_FILE = "step.json"
@@ -75,6 +77,7 @@ class CheckpointStore:
         self.root = root
         self.keep = keep
         self._reference: str | None = None
+        self._base: str | None = None
 
     def newest(self) -> Checkpoint | None:
         versions = self.versions()
@@ -151,6 +154,7 @@ class CheckpointStore:
             batch=None if batch is None else batch.source,
             recipe=learner.recipe,
             reference=self._reference_hash(learner),
+            base=self._base_hash(learner),
             arithmetic=Arithmetic.here(ranks, learner.policy.compute_dtype),
         )
         if ranks.is_first:
@@ -163,6 +167,7 @@ class CheckpointStore:
 
     def restore(self, checkpoint: Checkpoint, learner: Learner) -> None:
         """Put the learner where it was when `checkpoint` was saved. Raises ProofpoolError where the disk damaged it."""
+        self._check_adapters(checkpoint, learner)
         alone = learner.ranks.control is None
         state = learner.make_room(checkpoint.record.num_updates)
         try:
@@ -188,6 +193,28 @@ class CheckpointStore:
         if learner.reference is not None and self._reference is None:
             self._reference = weights_hash(learner.reference.model)
         return self._reference
+
+    def _base_hash(self, learner: Learner) -> str | None:
+        """The same, of what adapters are added to."""
+        if learner.recipe.lora is not None and self._base is None:
+            self._base = weights_hash(learner.model)
+        return self._base
+
+    def _check_adapters(self, checkpoint: Checkpoint, learner: Learner) -> None:
+        """Raises ConfigError where the checkpoint's state isn't of this learner's adapters, or of another model."""
+        record, lora = checkpoint.record, learner.recipe.lora
+        if record.recipe.lora != lora:
+            raise ConfigError(
+                "the checkpoint was trained with other adapters",
+                f"{checkpoint.folder}: {record.recipe.lora}, recipe.lora is {lora}",
+                "set recipe.lora as it was, or begin another run: its own data_dir, a published version as base_model",
+            )
+        if (base := self._base_hash(learner)) != record.base:
+            raise ConfigError(
+                "the checkpoint's adapters are another model's",
+                f"{checkpoint.folder}: made for weights {record.base}, base_model has {base}",
+                "set base_model to the model that the run began with",
+            )
 
     def _drop_old(self) -> None:
         """Optimizer states are large: the published weights live on in the origin."""
@@ -230,17 +257,21 @@ def _export(state: dict[str, Tensor], folder: Path, learner: Learner) -> StateHa
 
     The first rank writes and hashes; the others' hashes are of nothing, and they don't use them.
     """
-    model, is_first = learner.model.config, learner.ranks.is_first
-    optimizer_names = sorted(name for name in state if not name.startswith("weights."))
-    weights_names = [f"weights.{name}" for name in sorted(model.weight_shapes())]
+    weights_names, optimizer_names = names_of(state)
     optimizer, weights = (blake3(max_threads=blake3.AUTO) for _ in range(2))
-    if is_first:
-        for _ in hashing(_gathered(state, optimizer_names), optimizer):
-            pass
-        write_weights(folder, model, torch.bfloat16, hashing(_gathered(state, weights_names), weights))
+    published = learner.policy.published()
+    apart = [(optimizer_names, optimizer)]
+    if learner.recipe.lora is None:  # what is published is the state's weights: they are gone over once
+        tensors = hashing(((f"weights.{name}", tensor) for name, tensor in published), weights)
     else:
-        for _ in _gathered(state, [*optimizer_names, *weights_names]):
-            pass
+        tensors = (tensor for _, tensor in published)
+        apart.append((weights_names, weights))
+    if not learner.ranks.is_first:
+        deque(chain(_gathered(state, [name for names, _ in apart for name in names]), published), maxlen=0)
+        return StateHash(weights=hex0x(weights.digest()), optimizer=hex0x(optimizer.digest()))
+    for names, digest in apart:
+        deque(hashing(_gathered(state, names), digest), maxlen=0)
+    write_weights(folder, learner.model.config, torch.bfloat16, tensors)
     return StateHash(weights=hex0x(weights.digest()), optimizer=hex0x(optimizer.digest()))
 
 

@@ -20,6 +20,7 @@ from protocol.forward import CausalLM
 from trainer.advantages import AdvantageScale
 from trainer.bins import NO_SAMPLES, Bin, cost, pack
 from trainer.figures import StepFigures, Tally
+from trainer.lora import LoraConfig
 from trainer.loss import ObjectiveConfig, TokenRows, token_shares, token_values
 from trainer.policy import Policy, whole
 from trainer.ranks import ALONE, Ranks
@@ -42,6 +43,8 @@ class RecipeConfig(BaseModel):
     objective: ObjectiveConfig = ObjectiveConfig()
     advantage_scale: AdvantageScale = "std"
     """What a group's centred rewards are divided by: their standard deviation, or nothing (Dr. GRPO)."""
+    lora: LoraConfig | None = None
+    """Train adapters alone: a table of its own, below. All parameters are trained without it."""
 
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -77,13 +80,15 @@ class Learner:
         if recipe.objective.kl_coefficient and reference is None:
             raise ConfigError("the recipe has a KL term and no reference", "recipe.objective.kl_coefficient is above 0")
         self.policy = _policy(model)
+        if self.policy.lora != recipe.lora:
+            raise ConfigError("the model hasn't the recipe's adapters", f"{self.policy.lora}, not {recipe.lora}")
         self.model = self.policy.model
         self.recipe = recipe
         self.reference = _policy(reference) if reference is not None and recipe.objective.kl_coefficient else None
         self.ranks = ranks
         self.num_updates = 0
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(),
+            [parameter for _, parameter in self.trained()],
             lr=recipe.learning_rate,
             betas=recipe.betas,
             weight_decay=recipe.weight_decay,
@@ -175,14 +180,18 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.learning_rate * warm
 
+    def trained(self) -> list[tuple[str, torch.nn.Parameter]]:
+        """What has a gradient, by name."""
+        return [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]
+
     def state(self) -> dict[str, Tensor]:
         """Every tensor that the next step depends on, by name: the live ones, dealt where parameters are.
 
         `weights.NAME`, and once a step was taken `exp_avg.NAME` and `exp_avg_sq.NAME`, AdamW's two means. With
-        `num_updates` that is all of the state.
+        `num_updates`, and the frozen weights where only adapters are trained, that is all of the state.
         """
         found: dict[str, Tensor] = {}
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in self.trained():
             found[f"weights.{name}"] = parameter.detach()
             found |= {f"{kind}.{name}": self.optimizer.state[parameter][kind] for kind in MOMENTS if self.num_updates}
         return found
@@ -191,7 +200,7 @@ class Learner:
         """The state of after `num_updates` optimizer steps, for the caller to fill in."""
         self.num_updates = num_updates
         self.optimizer.state.clear()
-        for parameter in self.model.parameters() if num_updates else ():
+        for _, parameter in self.trained() if num_updates else ():
             moments = {kind: torch.zeros_like(parameter) for kind in MOMENTS}
             self.optimizer.state[parameter] = {
                 "step": torch.tensor(float(num_updates), device=parameter.device),

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict
 from protocol.weights import ModelConfig
 from trainer.head import LOGITS_BYTES
 from trainer.learner import RecipeConfig
+from trainer.lora import num_adapter_parameters
 from trainer.ranks import ScaleConfig
 
 Place = Literal["gpu", "host"]
@@ -96,6 +97,18 @@ class _Shape:
         return self.num_parameters - self.model.num_hidden_layers * self.num_layer_parameters
 
     @property
+    def num_trained(self) -> int:
+        lora = self.recipe.lora
+        return self.num_parameters if lora is None else num_adapter_parameters(self.model.weight_shapes(), lora)
+
+    @property
+    def num_layer_trained(self) -> int:
+        """The most that is trained of a layer, or of what isn't one."""
+        if self.recipe.lora is not None:
+            return self.num_trained // self.model.num_hidden_layers
+        return max(self.num_layer_parameters, self.num_root_parameters)
+
+    @property
     def num_head_parameters(self) -> int:
         return self.model.vocab_size * self.model.hidden_size
 
@@ -113,7 +126,7 @@ def estimate_memory(model: ModelConfig, recipe: RecipeConfig, scale: ScaleConfig
     parts = (*_state(shape), *_gathered(shape), *_pass(shape), *_logits(shape), _runtime())
     return MemoryEstimate(
         num_parameters=shape.num_parameters,
-        num_trained=shape.num_parameters,
+        num_trained=shape.num_trained,
         num_ranks=num_ranks,
         parts=tuple(part for part in parts if part.num_bytes),
     )
@@ -121,12 +134,14 @@ def estimate_memory(model: ModelConfig, recipe: RecipeConfig, scale: ScaleConfig
 
 def _state(shape: _Shape) -> Iterator[MemoryPart]:
     """What stays from step to step, and gradients, which come and go with each optimizer step."""
-    own = FLOAT32_BYTES * shape.own(shape.num_parameters)
+    own, trained = (FLOAT32_BYTES * shape.own(count) for count in (shape.num_parameters, shape.num_trained))
     yield _part("master weights", shape.kept_on, own, "float32, this rank's rows")
+    if shape.recipe.lora is not None:
+        yield _part("adapters", shape.kept_on, trained, f"rank {shape.recipe.lora.rank}, float32, this rank's rows")
     if shape.recipe.objective.kl_coefficient:
         yield _part("reference", shape.kept_on, own, "the frozen model of the KL term, float32, this rank's rows")
-    yield _part("gradients", shape.kept_on, own, "float32, this rank's rows")
-    yield _part("optimizer", shape.kept_on, 2 * own, "AdamW's two means, float32, this rank's rows")
+    yield _part("gradients", shape.kept_on, trained, "float32, this rank's rows")
+    yield _part("optimizer", shape.kept_on, 2 * trained, "AdamW's two means, float32, this rank's rows")
 
 
 def _gathered(shape: _Shape) -> Iterator[MemoryPart]:
@@ -137,7 +152,7 @@ def _gathered(shape: _Shape) -> Iterator[MemoryPart]:
     weights = shape.compute_bytes * (root + 2 * layer)
     why = f"{shape.scale.compute_dtype}: embedding, head, the layer that is computed and the next one"
     yield _part("weights", shape.computed_on, weights, why)
-    gradients = (shape.compute_bytes + FLOAT32_BYTES) * max(layer, root)
+    gradients = (shape.compute_bytes + FLOAT32_BYTES) * shape.num_layer_trained
     yield _part("gradients underway", shape.computed_on, gradients, "of what is summed over ranks at once, whole")
 
 
@@ -162,7 +177,7 @@ def _logits(shape: _Shape) -> Iterator[MemoryPart]:
     copies = 4 if shape.recipe.objective.entropy_coefficient else 2
     why = f"{copies} slices of at most {LOGITS_BYTES >> 20} MiB; all at once they would be {size_text(whole)}"
     yield _part("logits", shape.computed_on, copies * min(LOGITS_BYTES, whole), why)
-    head = FLOAT32_BYTES * shape.num_head_parameters
+    head = FLOAT32_BYTES * shape.num_head_parameters if shape.recipe.lora is None else 0
     yield _part("head's gradient", shape.computed_on, head, "float32, whole, before it is added to the others")
 
 

@@ -8,6 +8,7 @@ Source: PyTorch FSDP, arXiv:2304.11277; https://docs.pytorch.org/docs/stable/dis
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -21,6 +22,7 @@ from protocol.weights import ModelConfig
 from protocol.weights_file import WeightsFile
 from trainer.bins import Bin
 from trainer.head import token_logprobs
+from trainer.lora import Adapted, LoraConfig, adapt, first_values, is_adapter, merged
 from trainer.ranks import Ranks, ScaleConfig
 
 COMPUTE_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -35,24 +37,61 @@ class Policy(nn.Module):
         self.device = torch.device("cpu")
         """Where bins are computed."""
         self.compute_dtype = "float32"
+        self.lora: LoraConfig | None = None
+        """Its adapters; without them all of it is trained."""
 
     @classmethod
-    def load(cls, folder: Path, ranks: Ranks, scale: ScaleConfig) -> Policy:
-        """The model of a Hugging Face folder, of which a rank reads what it keeps."""
+    def load(cls, folder: Path, ranks: Ranks, scale: ScaleConfig, lora: LoraConfig | None = None) -> Policy:
+        """The model of a Hugging Face folder, of which a rank reads what it keeps; with new adapters if asked for."""
         config = ModelConfig.load(folder)
-        policy = cls(CausalLM.without_weights(config)).dealt(ranks, scale)
+        policy = cls(CausalLM.without_weights(config)).adapted(lora).dealt(ranks, scale)
         with WeightsFile(folder, config) as file, torch.no_grad():
             for name, parameter in policy.model.named_parameters():
-                start, stop = _own_rows(parameter)
-                local_part(parameter).copy_(file.rows(name, start, stop))
+                if not is_adapter(name):
+                    start, stop = _own_rows(parameter)
+                    local_part(parameter).copy_(file.rows(name, start, stop))
+        policy._start_adapters()
         return policy
+
+    def adapted(self, lora: LoraConfig | None) -> Policy:
+        """Itself, with new adapters in front of which everything is frozen; as it is without any."""
+        if lora is not None:
+            adapt(self.model, lora)
+            self.lora = lora
+            if not self._has_no_memory:
+                self._start_adapters()
+        return self
+
+    def _start_adapters(self) -> None:
+        for name, parameter in self.model.named_parameters():
+            if self.lora is not None and is_adapter(name):
+                start, stop = _own_rows(parameter)
+                values = first_values(name, tuple(parameter.shape), self.lora)[start:stop]
+                local_part(parameter.detach()).copy_(values)
+
+    @property
+    def _has_no_memory(self) -> bool:
+        return next(self.parameters()).is_meta
+
+    def published(self) -> Iterator[tuple[str, Tensor]]:
+        """What others get, by sorted Hugging Face name: float32, whole, adapters merged into what they adapt.
+
+        Every rank must ask, in step: a tensor at a time comes together.
+        """
+        for name in sorted(self.model.config.weight_shapes()):
+            place, _, kind = name.rpartition(".")
+            module = self.model.get_submodule(place)
+            tensor = whole(getattr(module, kind).detach())
+            if kind == "weight" and isinstance(module, Adapted):
+                tensor = merged(tensor, whole(module.lora_a.detach()), whole(module.lora_b.detach()), module.scale)
+            yield name, tensor
 
     def dealt(self, ranks: Ranks, scale: ScaleConfig) -> Policy:
         """Itself, its parameters dealt over `ranks` where there are several; with memory for them where it had none."""
         for layer in self.model.layers():
             layer.recomputes = scale.recompute_activations
         self.device, self.compute_dtype = ranks.device, scale.compute_dtype
-        had_none = next(self.parameters()).is_meta
+        had_none = self._has_no_memory
         if ranks.has_group:
             self._shard(ranks, scale)
         if had_none:

@@ -107,7 +107,7 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event, ra
 
 def build_crew(config: TrainerConfig, ranks: Ranks) -> Crew:
     """This rank's learner and checkpoints."""
-    policy = Policy.load(config.base_model, ranks, config.scale)
+    policy = Policy.load(config.base_model, ranks, config.scale, config.recipe.lora)
     reference = None
     if config.recipe.objective.kl_coefficient:
         reference = Policy.load(config.base_model, ranks, config.scale).requires_grad_(False)

@@ -42,6 +42,7 @@ from trainer.figures import StepFigures
 from trainer.heap import return_large_blocks
 from trainer.learner import Learner, RecipeConfig
 from trainer.metrics_file import FILE_NAME, MetricsFile
+from trainer.policy import Policy
 from trainer.samples import TrainingBatch, batch_of
 
 
@@ -142,10 +143,9 @@ class Rehearsal:
 
     def publish(self, policy_version: int) -> None:
         """The version as a pool would have it: bf16, in a folder of its own; what nobody asks for again goes."""
-        model, base = self.learner.model, self.config.base_model
-        save_checkpoint(
-            self._version_folder(policy_version), model.config, model.weights(torch.bfloat16), [base / TOKENIZER_FILE]
-        )
+        weights = {name: tensor.to(torch.bfloat16) for name, tensor in self.learner.policy.published()}
+        folder, tokenizer = self._version_folder(policy_version), self.config.base_model / TOKENIZER_FILE
+        save_checkpoint(folder, self.learner.model.config, weights, [tokenizer])
         old = policy_version - self.config.lag - 1
         if old >= 0:
             shutil.rmtree(self._version_folder(old), ignore_errors=True)
@@ -215,7 +215,8 @@ def rehearse(config: RehearsalConfig, engine: Engine, clock: Clock, progress: St
     torch.set_num_threads(config.num_threads)
     needs_reference = bool(config.recipe.objective.kl_coefficient)
     reference = CausalLM.load(config.base_model).eval().requires_grad_(False) if needs_reference else None
-    learner = Learner(CausalLM.load(config.base_model), config.recipe, reference)
+    policy = Policy(CausalLM.load(config.base_model)).adapted(config.recipe.lora)
+    learner = Learner(policy, config.recipe, reference)
     config.data_dir.mkdir(parents=True, exist_ok=True)
     write_atomically(config.data_dir / "config.json", config.model_dump_json(indent=2).encode() + b"\n")
     Rehearsal(config, rules, environment, engine, learner, clock).run(progress)

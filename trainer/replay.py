@@ -72,7 +72,7 @@ class Replayer:
     ranks: Ranks
     scale: ScaleConfig = ScaleConfig()
     base: Path | None = None
-    """Folder of the model that the recipe's KL term holds to."""
+    """Folder of the model that the run began with: the KL term holds to it, and adapters are added to it."""
     tolerance: float = 0.0
     """The largest difference of a value that still counts as equal."""
 
@@ -122,15 +122,24 @@ class Replayer:
 
     def _learner(self, checkpoint: Checkpoint, record: StepRecord) -> Learner:
         """With the model's shape of a checkpoint, and the step's recipe."""
-        policy = Policy.load(checkpoint.model_folder, self.ranks, self.scale)
+        lora = record.recipe.lora
+        folder = checkpoint.model_folder
+        if lora is not None:
+            folder = self._base_folder("this step's recipe trains adapters", "a checkpoint has these alone")
+        policy = Policy.load(folder, self.ranks, self.scale, lora)
+        if lora is not None:
+            _check("the base model", weights_hash(policy.model), record.base)
         reference = None
         if record.reference is not None:
-            if self.base is None:
-                todo = "give --base-model: the folder of the model that the trainer started from"
-                raise UsageError("this step's recipe holds to a reference", "its KL coefficient is above 0", todo)
-            reference = Policy.load(self.base, self.ranks, self.scale).requires_grad_(False)
+            base = self._base_folder("this step's recipe holds to a reference", "its KL coefficient is above 0")
+            reference = Policy.load(base, self.ranks, self.scale).requires_grad_(False)
             _check("the reference", weights_hash(reference.model), record.reference)
         return Learner(policy, record.recipe, reference, self.ranks)
+
+    def _base_folder(self, what: str, why: str) -> Path:
+        if self.base is None:
+            raise UsageError(what, why, "give --base-model: the folder of the model that the trainer started from")
+        return self.base
 
     def _batch(self, made: Checkpoint, source: BatchSource, data: bytes | None) -> BatchFile:
         file = BatchFile.load(made.folder / "batch")
@@ -160,8 +169,8 @@ def _states(learner: Learner, stored: Learner) -> Iterator[tuple[str, Tensor, Te
 def _published(learner: Learner, made: Checkpoint) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Of what workers got: the master weights, rounded."""
     with WeightsFile(made.model_folder, learner.model.config) as file:
-        for name, parameter in learner.model.named_parameters():
-            yield f"published.{name}", parameter.detach().to(torch.bfloat16), file.rows(name, 0, len(parameter))
+        for name, tensor in learner.policy.published():
+            yield f"published.{name}", tensor.to(torch.bfloat16), file.rows(name, 0, len(tensor))
 
 
 def _difference(name: str, found: Tensor, kept: Tensor, tolerance: float) -> Difference | None:

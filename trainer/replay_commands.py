@@ -22,7 +22,7 @@ def replay_step(
         str | None, typer.Option(help="Take the rollout file from there, in place of the stored one.")
     ] = None,
     base_model: Annotated[
-        Path | None, typer.Option(help="Where the recipe has a KL term: the model it holds to.")
+        Path | None, typer.Option(help="The model that the run began with, for a KL term or LoRA.")
     ] = None,
     tolerance: Annotated[float, typer.Option(min=0, help="Largest difference of a value that counts as equal.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,

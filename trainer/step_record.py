@@ -8,7 +8,7 @@ bytes: they don't depend on how many ranks keep them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import torch
@@ -21,6 +21,7 @@ from protocol.forward import CausalLM
 from protocol.wire import Hash32
 from trainer.batch_file import BatchSource
 from trainer.learner import Learner, RecipeConfig
+from trainer.lora import is_adapter
 from trainer.policy import whole
 from trainer.ranks import Ranks
 
@@ -62,7 +63,8 @@ class StepRecord(BaseModel):
     """A policy version, and what it was made of. Version 0 was made of no batch, from nothing before."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    schema_version: Literal[2] = 2
+    schema_version: Literal[2, 3] = 3
+    """2 is 3 without adapters."""
     policy_version: int
     num_updates: int
     """Optimizer steps since the base model."""
@@ -72,19 +74,32 @@ class StepRecord(BaseModel):
     recipe: RecipeConfig
     reference: Hash32 | None = None
     """The weights of the frozen model that the KL term holds to, where the recipe has one."""
+    base: Hash32 | None = None
+    """The frozen weights, where the recipe trains adapters: `state` is of these alone."""
     arithmetic: Arithmetic
 
 
 def state_hash(learner: Learner) -> StateHash:
     """All ranks must ask; on the first one it is of the whole state."""
     state = learner.state()
-    optimizer = sorted(name for name in state if not name.startswith("weights."))
-    return StateHash(weights=weights_hash(learner.model), optimizer=_hash((name, state[name]) for name in optimizer))
+    weights, optimizer = names_of(state)
+    return StateHash(
+        weights=_hash((name, state[name]) for name in weights),
+        optimizer=_hash((name, state[name]) for name in optimizer),
+    )
+
+
+def names_of(state: Mapping[str, Tensor]) -> tuple[list[str], list[str]]:
+    """Of a learner's state: weights, and AdamW's means, in the order in which they are hashed."""
+    names = sorted(state)
+    weights = [name for name in names if name.startswith("weights.")]
+    return weights, [name for name in names if not name.startswith("weights.")]
 
 
 def weights_hash(model: CausalLM) -> str:
-    """All ranks must ask."""
-    return _hash((f"weights.{name}", parameter) for name, parameter in sorted(model.named_parameters()))
+    """Of a model without its adapters. All ranks must ask."""
+    own = ((name, parameter) for name, parameter in sorted(model.named_parameters()) if not is_adapter(name))
+    return _hash((f"weights.{name}", parameter) for name, parameter in own)
 
 
 def _hash(named: Iterable[tuple[str, Tensor]]) -> str:

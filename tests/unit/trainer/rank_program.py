@@ -1,6 +1,7 @@
 """One rank of a trainer, as torchrun starts it: resumes, takes steps on a stored batch, saves each of them.
 
-In: a folder with `base/` and `batch/`, the version to stop at, and `[scale]` settings as JSON. Out: `checkpoints/`,
+In: a folder with `base/`, `batch/` and perhaps `recipe.json`, which changes the recipe below, the version to stop at,
+and `[scale]` settings as JSON. Out: `checkpoints/`,
 and a line of figures a step in `figures.jsonl`. Run: torchrun … tests/unit/trainer/rank_program.py FOLDER N SCALE
 """
 
@@ -44,8 +45,11 @@ def main(folder: Path, last_version: int, scale: ScaleConfig) -> None:
 
 
 def make_crew(folder: Path, ranks: Ranks, scale: ScaleConfig) -> Crew:
-    policy, reference = (Policy.load(folder / "base", ranks, scale) for _ in range(2))
-    learner = Learner(policy, RecipeConfig.model_validate(RECIPE), reference.requires_grad_(False), ranks)
+    changes = folder / "recipe.json"
+    recipe = RecipeConfig.model_validate(RECIPE | (json.loads(changes.read_text()) if changes.exists() else {}))
+    policy = Policy.load(folder / "base", ranks, scale, recipe.lora)
+    reference = Policy.load(folder / "base", ranks, scale).requires_grad_(False)
+    learner = Learner(policy, recipe, reference, ranks)
     return Crew(learner, CheckpointStore(folder / "checkpoints", keep=100), folder / "base")
 
 

@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from protocol.forward import CausalLM
-from protocol.weights import save_checkpoint
+from protocol.weights import load_weights, save_checkpoint
 from tests.unit.trainer import rank_program
 from tests.unit.trainer.conftest import weights_of
 from trainer.batch_file import BatchFile
@@ -50,7 +51,16 @@ def finish(run: subprocess.Popen[str]) -> None:
     assert run.returncode == 0, errors
 
 
-def figures(folder: Path) -> list[dict[str, float]]:
+def assert_near(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """Figures of the same steps, to 1e-5."""
+    counts = "policy_lag_counts"
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours[counts] == theirs[counts]
+        numbers = ({name: value for name, value in line.items() if name != counts} for line in (ours, theirs))
+        assert next(numbers) == pytest.approx(next(numbers), abs=1e-5)
+
+
+def figures(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "figures.jsonl").read_text().splitlines()]
 
 
@@ -65,7 +75,7 @@ def copy_of(folder: Path, name: str) -> Path:
     """The same base and batch in a folder of their own."""
     other = folder / name
     other.mkdir()
-    for part in ("base", "batch"):
+    for part in (name for name in ("base", "batch", "recipe.json") if (folder / name).exists()):
         (other / part).symlink_to(folder / part)
     return other
 
@@ -77,8 +87,7 @@ def test_two_ranks_are_one_and_one_goes_on_from_two(folder: Path) -> None:
     finish(torchrun(2, folder, 2))
     assert torch.allclose(weights_of(alone(folder, 3).learner), expected, atol=1e-5)
     found, straight = figures(folder), figures(one)
-    for ours, theirs in zip(found, straight, strict=True):
-        assert ours == pytest.approx(theirs, abs=1e-5)
+    assert_near(found, straight)
     assert len({row["grad_norm"] for row in straight}) == 3
 
 
@@ -91,8 +100,20 @@ def test_four_ranks_go_on_from_one(folder: Path, make_learner: Callable[..., Lea
     learner, store = make_learner(), CheckpointStore(folder / "checkpoints")
     store.restore(store.of(2), learner)
     assert torch.allclose(weights_of(learner), expected, atol=1e-5)
-    for ours, theirs in zip(figures(folder), figures(one), strict=True):
-        assert ours == pytest.approx(theirs, abs=1e-5)
+    assert_near(figures(folder), figures(one))
+
+
+@pytest.mark.slow
+def test_adapters_on_two_ranks_are_those_of_one_and_one_goes_on(folder: Path) -> None:
+    (folder / "recipe.json").write_text(json.dumps({"lora": {"rank": 3}}))
+    one = copy_of(folder, "one")
+    expected = weights_of(alone(one, 3).learner)
+    finish(torchrun(2, folder, 2))
+    assert torch.allclose(weights_of(alone(folder, 3).learner), expected, atol=1e-5)
+    assert_near(figures(folder), figures(one))
+    published = [load_weights(root / "checkpoints" / "2" / "model") for root in (folder, one)]
+    for name, tensor in published[0].items():
+        assert torch.allclose(tensor, published[1][name], atol=1e-2)  # bf16
 
 
 @pytest.mark.slow
