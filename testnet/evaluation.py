@@ -1,7 +1,7 @@
 """The pass rate of the first and the last weights on the same held-back problems.
 
-In: the origin's folder of a run. Out: two shares between 0 and 1. Nothing of it is used in training:
-held-back problems are none that a task can draw.
+In: the relay of a run, and its pool's rules. Out: two shares between 0 and 1, measured as the trainer measures its
+versions (`trainer/evaluation.py`). Nothing of it is used in training: held-back problems are none that a task can draw.
 """
 
 from __future__ import annotations
@@ -10,24 +10,27 @@ from pathlib import Path
 
 import httpx
 
-from protocol.forward import CausalLM
+from protocol.engines.registry import make_engine
+from protocol.environments.registry import environment_of
+from protocol.rules import Rules
 from protocol.shardcast.client import fetch_version
 from protocol.tokenizer import Tokenizer
 from protocol.wire import WeightsRelease
-from testnet.pass_rate import pass_rate
-from testnet.task import MAX_NEW_TOKENS, NUM_HELD_BACK, testnet_environment
+from testnet.task import NUM_HELD_BACK
+from trainer.evaluation import EVALUATION_SEED, pass_counts
+from trainer.evaluation import pass_rates as rates_of
 
-EVALUATION_SEED = 1
+MAX_BATCH = 128
 
 
-def pass_rates(relay_url: str, releases: list[WeightsRelease], folder: Path) -> list[float]:
+def pass_rates(relay_url: str, releases: list[WeightsRelease], folder: Path, rules: Rules) -> list[float]:
     """Fetch each released version as a worker does, and measure it."""
-    rates = []
+    rates, engine = [], make_engine("torch", max_batch=MAX_BATCH)
     with httpx.Client() as http:
         for release in releases:
             model_folder = fetch_version(http, [relay_url], release, folder)
-            environment = testnet_environment(Tokenizer.load(model_folder))
+            environment = environment_of(rules.environment, Tokenizer.load(model_folder))
+            engine.load(model_folder)
             problems = environment.held_back(NUM_HELD_BACK)
-            model = CausalLM.load(model_folder)
-            rates.append(pass_rate(model, environment, problems, MAX_NEW_TOKENS, EVALUATION_SEED))
+            rates.append(rates_of(pass_counts(engine, environment, problems, rules, 1, EVALUATION_SEED), 1).average)
     return rates

@@ -25,6 +25,7 @@ from testnet.evaluation import pass_rates
 from testnet.folder import new_folder, written_in
 from testnet.hints import live_commands
 from testnet.plan import Plan
+from testnet.rules import testnet_rules
 from testnet.run import Run
 from testnet.stage import stage
 from testnet.summary import Summary, print_lines, print_summary, summarise
@@ -77,7 +78,8 @@ def _follow(run: Run, clock: Clock, console: Console, *, keep: bool) -> Summary:
     with stage("claims and audit", console, clock):
         findings = close(run, clock, pass_windows=not keep)
     with stage("pass rates of the first and the last weights", console, clock):
-        rates = pass_rates(run.site.relay_url, list(findings.releases), run.run_dir / "evaluation")
+        rules = testnet_rules(run.site.base_model)
+        rates = pass_rates(run.site.relay_url, list(findings.releases), run.run_dir / "evaluation", rules)
     summary = summarise(run, findings, rates, run.seconds)
     write_atomically(run.run_dir / "summary.json", summary.model_dump_json(indent=2).encode() + b"\n")
     return summary

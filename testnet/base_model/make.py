@@ -32,8 +32,8 @@ from protocol.environments.base import Environment, Problem
 from protocol.forward import CausalLM
 from protocol.tokenizer import TOKENIZER_FILE, Tokenizer
 from protocol.weights import CONFIG_FILE, ModelConfig, save_checkpoint
+from testnet.base_model.pass_rate import pass_rate
 from testnet.base_model.vocabulary import EOS_ID, PAD_ID, make_tokenizer
-from testnet.pass_rate import pass_rate
 from testnet.task import MAX_NEW_TOKENS, NUM_HELD_BACK, testnet_environment
 
 STORED_DTYPE = torch.bfloat16

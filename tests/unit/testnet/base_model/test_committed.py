@@ -12,8 +12,8 @@ import testnet.base_model
 from protocol.forward import CausalLM
 from protocol.tokenizer import Tokenizer
 from protocol.weights import ModelConfig, check_weights, load_weights
+from testnet.base_model.pass_rate import pass_rate
 from testnet.base_model.vocabulary import make_tokenizer
-from testnet.pass_rate import pass_rate
 from testnet.task import MAX_NEW_TOKENS
 from testnet.task import testnet_environment as load_task
 

@@ -1,4 +1,4 @@
-"""The pass rate of a model on given problems: what the testnet reports as `reward_first` and `reward_last`.
+"""The pass rate of a model on given problems, while the base model is made: up to which rate it is trained.
 
 In: a model, an environment, problems. Out: the share of sampled completions, one a problem, whose
 score is exactly 1. Deterministic in (weights, problems, seed) on one machine.

@@ -9,8 +9,8 @@ from protocol.environments.base import Environment
 from protocol.forward import CausalLM
 from protocol.tokenizer import Tokenizer
 from testnet.base_model.make import model_config, new_model
+from testnet.base_model.pass_rate import pass_rate, sample
 from testnet.base_model.vocabulary import EOS_ID, PAD_ID, make_tokenizer
-from testnet.pass_rate import pass_rate, sample
 from testnet.task import testnet_environment as load_task
 
 
