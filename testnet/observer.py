@@ -50,5 +50,7 @@ class Observer:
             for line in file:
                 if not line.endswith("\n"):
                     return
-                self.figures.append(json.loads(line))
+                figures = json.loads(line)
+                if "objective" in figures:  # a step's, and no evaluation's
+                    self.figures.append(figures)
                 self._metrics_read += len(line.encode())
