@@ -70,7 +70,7 @@ class DryRun(BaseModel):
 def dry_run(config: TrainerConfig, num_ranks: int) -> DryRun:
     """Raises ConfigError for a model that can't be trained, another pool, or a start that isn't there."""
     model = ModelConfig.load(config.base_model)
-    memory = estimate_memory(model, config.recipe, config.scale, num_ranks)
+    memory = estimate_memory(model, config.recipe, config.scale, num_ranks, config.evaluation)
     start = CheckpointStore(config.data_dir / "checkpoints").peek(config.resume)
     pull = _pull(config)
     next_step = 1 if start is None else start + 1

@@ -19,8 +19,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from protocol.engines.torch import MAX_CACHE_TOKENS
 from protocol.weights import ModelConfig
 from trainer.head import LOGITS_BYTES
+from trainer.held_back import EvaluationConfig
 from trainer.learner import RecipeConfig
 from trainer.lora import num_adapter_parameters
 from trainer.ranks import ScaleConfig
@@ -117,13 +119,20 @@ class _Shape:
         return -(-num_parameters // self.num_ranks)
 
 
-def estimate_memory(model: ModelConfig, recipe: RecipeConfig, scale: ScaleConfig, num_ranks: int = 1) -> MemoryEstimate:
-    """Of one of `num_ranks` ranks.
+def estimate_memory(
+    model: ModelConfig,
+    recipe: RecipeConfig,
+    scale: ScaleConfig,
+    num_ranks: int = 1,
+    evaluation: EvaluationConfig | None = None,
+) -> MemoryEstimate:
+    """Of one of `num_ranks` ranks, the first one where they differ.
 
     Example: `estimate_memory(ModelConfig.load(folder), RecipeConfig(), ScaleConfig()).total("host")`.
     """
     shape = _Shape(model, recipe, scale, num_ranks)
-    parts = (*_state(shape), *_gathered(shape), *_pass(shape), *_logits(shape), _runtime())
+    beside = () if evaluation is None else tuple(_evaluation(model, evaluation))
+    parts = (*_state(shape), *_gathered(shape), *_pass(shape), *_logits(shape), *beside, _runtime())
     return MemoryEstimate(
         num_parameters=shape.num_parameters,
         num_trained=shape.num_trained,
@@ -179,6 +188,20 @@ def _logits(shape: _Shape) -> Iterator[MemoryPart]:
     yield _part("logits", shape.computed_on, copies * min(LOGITS_BYTES, whole), why)
     head = FLOAT32_BYTES * shape.num_head_parameters if shape.recipe.lora is None else 0
     yield _part("head's gradient", shape.computed_on, head, "float32, whole, before it is added to the others")
+
+
+def _evaluation(model: ModelConfig, config: EvaluationConfig) -> Iterator[MemoryPart]:
+    """Of the engine for held-back problems, which may hold its weights while a step is taken."""
+    if not config.evaluate_every:
+        return
+    place: Place = "gpu" if config.engine == "vllm" else "host"
+    size = 2 if config.dtype == "bfloat16" else FLOAT32_BYTES
+    why = f"the evaluation's, {config.dtype}, on the first rank alone"
+    yield _part("weights for evaluation", place, size * _count(model.weight_shapes().values()), why)
+    num_tokens = min(MAX_CACHE_TOKENS, config.max_batch * model.max_position_embeddings)
+    heads = model.num_key_value_heads * model.head_dim
+    cache = 2 * size * num_tokens * model.num_hidden_layers * heads
+    yield _part("keys and values for evaluation", place, cache, f"at most {num_tokens:,} tokens, as far as it has them")
 
 
 def _runtime() -> MemoryPart:

@@ -14,6 +14,7 @@ from protocol.weights import ModelConfig
 from testnet.plan import BASE_MODEL
 from tests.unit.trainer import memory_program
 from trainer.heap import return_large_blocks
+from trainer.held_back import EvaluationConfig
 from trainer.learner import RecipeConfig
 from trainer.memory import RUNTIME_BYTES, MemoryEstimate, Place, estimate_memory, size_text
 from trainer.ranks import ScaleConfig
@@ -105,3 +106,18 @@ def test_logits_are_bounded_by_their_slices() -> None:
 
 def test_sizes_are_for_people() -> None:
     assert (size_text(3 << 20), size_text(5 << 29)) == ("3 MiB", "2.5 GiB")
+
+
+def test_an_evaluations_engine_counts_where_one_is_asked_for() -> None:
+    def parts(**evaluation: Any) -> dict[str, tuple[Place, int]]:
+        chosen = EvaluationConfig.model_validate(evaluation)
+        found = estimate_memory(ModelConfig.load(BASE_MODEL), RecipeConfig(), ScaleConfig(), evaluation=chosen)
+        return {part.name: (part.place, part.num_bytes) for part in found.parts}
+
+    plain, evaluated = parts(), parts(evaluate_every=4)
+    added = {"weights for evaluation", "keys and values for evaluation"}
+    assert set(evaluated) - set(plain) == added and plain.items() <= evaluated.items()
+    assert evaluated["weights for evaluation"] == plain["master weights"]
+    halved = parts(evaluate_every=4, dtype="bfloat16")
+    assert all(2 * halved[name][1] == evaluated[name][1] for name in added)
+    assert {parts(evaluate_every=4, engine="vllm")[name][0] for name in added} == {"gpu"}
