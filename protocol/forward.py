@@ -21,9 +21,10 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from protocol.errors import ProofpoolError
-from protocol.gradients import gated, inverse_rms, normed, wide
+from protocol.gradients import gated_linear, inverse_rms, linear, normed, normed_linears, wide
 from protocol.kv_cache import KvCache
 from protocol.packing import Packing
+from protocol.products import product
 from protocol.weights import ModelConfig, check_weights, load_weights
 
 Rope = tuple[Tensor, Tensor]
@@ -50,6 +51,22 @@ class RmsNorm(nn.Module):
         return self.weight * (wide(x) * inverse_rms(x, self.eps)).to(x.dtype)
 
 
+class Linear(nn.Linear):
+    """nn.Linear by the quicker product."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (linear if torch.is_grad_enabled() else product)(x, self.weight, self.bias)
+
+
+def after_norm(norm: RmsNorm, x: Tensor, layers: Sequence[nn.Module]) -> Sequence[Tensor]:
+    """norm(x) through each of `layers`."""
+    plain = [layer for layer in layers if type(layer) is Linear]
+    if torch.is_grad_enabled() and len(plain) == len(layers):
+        return normed_linears(x, norm.weight, norm.eps, [(layer.weight, layer.bias) for layer in plain])
+    y = norm(x)
+    return [layer(y) for layer in layers]
+
+
 class Attention(nn.Module):
     """Grouped-query attention with rotary positions; what it attends to is the caller's choice."""
 
@@ -57,16 +74,23 @@ class Attention(nn.Module):
         super().__init__()
         self.head_dim = config.head_dim
         queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, queries, bias=config.qkv_bias)
-        self.k_proj = nn.Linear(config.hidden_size, keys, bias=config.qkv_bias)
-        self.v_proj = nn.Linear(config.hidden_size, keys, bias=config.qkv_bias)
-        self.o_proj = nn.Linear(queries, config.hidden_size, bias=config.attention_bias)
+        self.q_proj = Linear(config.hidden_size, queries, bias=config.qkv_bias)
+        self.k_proj = Linear(config.hidden_size, keys, bias=config.qkv_bias)
+        self.v_proj = Linear(config.hidden_size, keys, bias=config.qkv_bias)
+        self.o_proj = Linear(queries, config.hidden_size, bias=config.attention_bias)
         self.shares_heads = config.num_attention_heads != config.num_key_value_heads
 
     def project(self, x: Tensor, rope: Rope) -> tuple[Tensor, Tensor, Tensor]:
         """[N, H] to rotated queries and keys and plain values, each [N, heads, head dim]."""
-        split = (-1, self.head_dim)
-        queries, keys, values = (p(x).unflatten(-1, split) for p in (self.q_proj, self.k_proj, self.v_proj))
+        return self.rotated([layer(x) for layer in self.projections()], rope)
+
+    def projections(self) -> list[nn.Module]:
+        """What makes queries, keys and values."""
+        return [self.q_proj, self.k_proj, self.v_proj]
+
+    def rotated(self, projected: Sequence[Tensor], rope: Rope) -> tuple[Tensor, Tensor, Tensor]:
+        """As `project`, of what its layers made, each [N, heads · head dim]."""
+        queries, keys, values = (x.unflatten(-1, (-1, self.head_dim)) for x in projected)
         return rotate(queries, rope), rotate(keys, rope), values
 
     def attend_cached(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
@@ -92,16 +116,20 @@ class Mlp(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
-        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+        self.gate_proj = Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = Linear(config.intermediate_size, config.hidden_size, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        if torch.is_grad_enabled() or not x.is_cpu:
-            down: Tensor = self.down_proj(gated(self.gate_proj(x), self.up_proj(x)))
-            return down
-        blocks = [self._in_place(rows) for rows in x.split(BLOCK_ROWS)]
-        return blocks[0] if len(blocks) == 1 else torch.cat(blocks)
+    def forward(self, x: Tensor, norm: RmsNorm) -> Tensor:
+        """Of norm(x), [N, H] to [N, H]."""
+        if x.is_cpu and not torch.is_grad_enabled():
+            blocks = [self._in_place(rows) for rows in norm(x).split(BLOCK_ROWS)]
+            return blocks[0] if len(blocks) == 1 else torch.cat(blocks)
+        gate, up = after_norm(norm, x, [self.gate_proj, self.up_proj])
+        if torch.is_grad_enabled() and type(self.down_proj) is Linear:
+            return gated_linear(gate, up, self.down_proj.weight)
+        down: Tensor = self.down_proj(functional.silu(gate) * up)
+        return down
 
     def _in_place(self, rows: Tensor) -> Tensor:
         between = functional.silu(self.gate_proj(rows), inplace=True)
@@ -132,7 +160,8 @@ class Layer(nn.Module):
         return self._packed(x, rope, packing, keep)
 
     def _packed(self, x: Tensor, rope: Rope, packing: Packing, keep: Keep | None = None) -> Tensor:
-        queries, keys, values = self.self_attn.project(self.input_layernorm(x), rope)
+        projected = after_norm(self.input_layernorm, x, self.self_attn.projections())
+        queries, keys, values = self.self_attn.rotated(projected, rope)
         if keep is not None:
             keep(keys, values)
         return self.close(x, attend_packed(queries, keys, values, packing))
@@ -140,7 +169,7 @@ class Layer(nn.Module):
     def close(self, x: Tensor, mixed: Tensor) -> Tensor:
         """What follows attention: output projection, residual, MLP, residual."""
         x = x + self.self_attn.o_proj(mixed)
-        summed: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        summed: Tensor = x + self.mlp(x, self.post_attention_layernorm)
         return summed
 
 
@@ -169,7 +198,7 @@ class CausalLM(nn.Module):
         self.config = config
         self.model = Decoder(config)
         if not config.tie_word_embeddings:
-            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+            self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=False)
         self._rope_tables: dict[tuple[torch.dtype, torch.device], Rope] = {}
 
     @classmethod
@@ -233,7 +262,7 @@ class CausalLM(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., H] to unscaled logits [..., V]."""
-        return functional.linear(hidden, self.head)
+        return (linear if torch.is_grad_enabled() else product)(hidden, self.head)
 
     @property
     def head(self) -> Tensor:
@@ -280,13 +309,19 @@ def attend_packed(queries: Tensor, keys: Tensor, values: Tensor, packing: Packin
     """Causal attention within each sequence: [N, heads, head dim] to [N, heads · head dim]."""
     outputs, shares_heads = [], queries.shape[1] != keys.shape[1]
     for group in packing.groups:
-        q = queries[group.queries].transpose(1, 2)  # [B, heads, T, head dim]
-        k, v = (x[group.keys].transpose(1, 2) for x in (keys, values))
+        q = _gathered(queries, group.queries)
+        k, v = (_gathered(x, group.keys) for x in (keys, values))
         mixed = functional.scaled_dot_product_attention(
             q, k, v, attn_mask=group.sees, is_causal=group.sees is None, enable_gqa=shares_heads
         )
         outputs.append(mixed.transpose(1, 2).flatten(2).flatten(0, 1))
-    return torch.cat(outputs)[packing.restore]
+    return torch.cat(outputs).index_select(0, packing.restore)
+
+
+def _gathered(x: Tensor, rows: Tensor) -> Tensor:
+    """Rows [B, T] of x [N, heads, head dim], as [B, heads, T, head dim]."""
+    # Whole rows are copied several times as quickly as x[rows] copies them.
+    return x.flatten(1).index_select(0, rows.flatten()).view(*rows.shape, *x.shape[1:]).transpose(1, 2)
 
 
 def rotate(x: Tensor, rope: Rope) -> Tensor:

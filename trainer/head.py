@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from protocol.products import add_outer, product
+
 LOGITS_BYTES = 1 << 26
 """Bytes of float32 logits at once. Larger slices aren't faster; smaller ones starve the matrix products."""
 
@@ -64,23 +66,15 @@ class _TokenLogprobs(torch.autograd.Function):
                 to_logits = logs.exp_().mul_(-for_logprobs[rows])
             to_logits.scatter_add_(1, tokens[rows, None], for_logprobs[rows])
             to_logits = to_logits.to(weight.dtype)
-            to_hidden[rows] = to_logits @ weight
+            to_hidden[rows] = product(to_logits, weight.T)
             if to_weight is not None:
-                _add_product(to_weight, to_logits.T, hidden[rows])
+                add_outer(to_weight, to_logits, hidden[rows])
         return to_hidden, None if to_weight is None else to_weight.to(weight.dtype), None, None
-
-
-def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += left · right, without another tensor of its size where the types agree."""
-    if total.dtype == left.dtype:
-        total.addmm_(left, right)
-    else:
-        total += left @ right
 
 
 def _logits(hidden: Tensor, weight: Tensor, temperature: float) -> Tensor:
     """[n, V] in float32 or wider."""
-    logits = _wide(hidden @ weight.T)
+    logits = _wide(product(hidden, weight))
     return logits if temperature == 1 else logits.div_(temperature)
 
 

@@ -104,7 +104,7 @@ class Policy(nn.Module):
         """Log-probs and entropies of a bin's trained tokens, float32 [sum of T] each."""
         tokens, rows, targets = (tensor.to(self.device) for tensor in (bin_.tokens, bin_.rows, bin_.targets))
         hidden = self.model(tokens, bin_.packing.to(self.device))
-        return token_logprobs(hidden[rows], self.model.head, targets, temperature)
+        return token_logprobs(hidden.index_select(0, rows), self.model.head, targets, temperature)
 
     def _shard(self, ranks: Ranks, scale: ScaleConfig) -> None:
         precision = MixedPrecisionPolicy(COMPUTE_DTYPES[scale.compute_dtype], reduce_dtype=torch.float32)

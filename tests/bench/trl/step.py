@@ -3,13 +3,14 @@
     python -m tests.bench.trl.step '{"model": "FOLDER", "shape": "mixed", "work": [4, 40, 200], "micro_batch": 16,
         "threads": 1, "runs": 5, "sides": ["trl", "ours"]}'
 
-In: a model's folder, and what is trained on (`work.py`). Out (JSON, the last line of stdout): seconds of each step, the
-gradient's norm of the first, and how far the process's resident memory rose above what it was before the first step.
+In: a model's folder, and what is trained on (`work.py`). Out (JSON, the last line of stdout), for each side: wall and
+CPU seconds, loss and gradient's norm of each step; and how far the process's resident memory rose above what it was
+before the first step, weights being there and nothing else: gradients, optimizer, activations, and what is between.
 
 TRL's own loop runs: `train()`, with its callbacks at an optimizer step's beginning and end, micro-batches, loss, clip
-and fused AdamW. Generation is stubbed: the same prompts, completions and advantages come as its padded tensors. Old
-log-probs are those of the step itself on both sides, so neither computes them apart. Both get the same tokens a pass:
-TRL `micro_batch` rows of the longest length, ours as many tokens. Gradient checkpointing, which slows TRL down, is off;
+and fused AdamW. Generation is stubbed: the same prompts, completions, advantages and old log-probs come as its padded
+tensors, so that neither side recomputes log-probs; some ratios are past the clip. Both get the same tokens a pass: TRL
+`micro_batch` rows of the longest length, ours as many tokens. Gradient checkpointing, which slows TRL down, is off;
 "trl-compact" has its head score trained positions alone, as it does on a GPU, where on a processor it scores all.
 """
 
@@ -20,12 +21,15 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, models
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
@@ -34,16 +38,19 @@ from trl.trainer import utils as trl_utils
 from protocol.forward import CausalLM
 from tests.bench.trl.work import GROUP_SIZE, Work, fullness
 from tests.resident import forget_peak, peak
-from trainer.learner import Learner, RecipeConfig
+from trainer.learner import Fixed, Learner, RecipeConfig
 from trainer.samples import TrainingBatch
 
-LEARNING_RATE, WEIGHT_DECAY, BETAS, GRAD_NORM_CLIP, DELTA = 1e-6, 0.01, (0.9, 0.99), 0.1, 4.0
+LEARNING_RATE, WEIGHT_DECAY, BETAS, GRAD_NORM_CLIP, DELTA = 1e-5, 0.01, (0.9, 0.99), 0.1, 4.0
+OFF = 0.15
+"""Spread of the old log-probs about the model's own: a fifth of the ratios is past the clip."""
 
 
 class Stubbed(GRPOTrainer):  # type: ignore[misc]
     """GRPOTrainer whose generation is a batch that is there already."""
 
     batch: TrainingBatch
+    old: list[Tensor]
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, torch.Tensor]:
         samples = self.batch.samples
@@ -55,44 +62,76 @@ class Stubbed(GRPOTrainer):  # type: ignore[misc]
             "prompt_mask": torch.ones_like(prompts),
             "completion_ids": completions,
             "completion_mask": (torch.arange(completions.shape[1]) < lengths[:, None]).long(),
+            "old_per_token_logps": pad_sequence(self.old, batch_first=True),
             "advantages": torch.tensor([s.advantage for s in samples]),
             "num_items_in_batch": lengths.sum(),
         }
 
 
-class Turns(TrainerCallback):  # type: ignore[misc]
-    """Times TRL's steps, and takes one of ours after each."""
+@dataclass
+class Steps:
+    """What was measured of one side's steps."""
 
-    def __init__(self, ours: Learner | None, batch: TrainingBatch) -> None:
-        self.ours, self.batch = ours, batch
-        self.seconds: dict[str, list[float]] = {"trl": [], "ours": []}
-        self.norms: dict[str, float] = {}
-        self.start = 0.0
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+
+    def start(self) -> None:
+        gc.collect()
+        self._started = time.perf_counter(), time.process_time()
+
+    def stop(self) -> None:
+        self.wall.append(time.perf_counter() - self._started[0])
+        self.cpu.append(time.process_time() - self._started[1])
+
+
+class Ours(Learner):
+    """Our learner, with old log-probs that are there already; its steps are measured."""
+
+    def __init__(self, model: CausalLM, recipe: RecipeConfig, batch: TrainingBatch, old: list[Tensor]) -> None:
+        super().__init__(model, recipe)
+        self.batch, self.old, self.steps = batch, old, Steps()
+
+    def _fixed(self, batch: TrainingBatch, parts: Sequence[Sequence[int]]) -> Fixed:
+        return Fixed(frozenset(), self.old, None)
+
+    def take(self) -> None:
+        self.steps.start()
+        figures = self.learn(self.batch, 0)
+        self.steps.stop()
+        self.steps.losses.append(-figures.objective)
+        self.steps.norms.append(figures.grad_norm)
+
+
+class Turns(TrainerCallback):  # type: ignore[misc]
+    """Measures TRL's steps, and takes one of ours after each."""
+
+    def __init__(self, ours: Ours | None) -> None:
+        self.ours, self.steps = ours, Steps()
 
     def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
-        gc.collect()
-        self.start = time.perf_counter()
+        self.steps.start()
 
     def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        self.seconds["trl"].append(time.perf_counter() - self.start)
+        self.steps.stop()
         if self.ours is not None:
-            taken, norm = our_step(self.ours, self.batch)
-            self.seconds["ours"].append(taken)
-            self.norms.setdefault("ours", norm)
+            self.ours.take()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
         if "grad_norm" in logs:
-            self.norms.setdefault("trl", float(logs["grad_norm"]))
+            self.steps.losses.append(float(logs["loss"]))
+            self.steps.norms.append(float(logs["grad_norm"]))
 
 
-def our_step(ours: Learner, batch: TrainingBatch) -> tuple[float, float]:
-    gc.collect()
-    start = time.perf_counter()
-    figures = ours.learn(batch, 0)
-    return time.perf_counter() - start, figures.grad_norm
+def old_logprobs(folder: str, batch: TrainingBatch, budget: int) -> list[Tensor]:
+    """Those of the model, a little off: float32 [T] a sample."""
+    found = Learner(CausalLM.load(Path(folder)), RecipeConfig(max_tokens=budget)).logprobs(batch)
+    generator = torch.Generator().manual_seed(0)
+    return [piece + OFF * torch.randn(len(piece), generator=generator) for piece in found]
 
 
-def make_ours(folder: str, budget: int) -> Learner:
+def make_ours(folder: str, budget: int, batch: TrainingBatch, old: list[Tensor]) -> Ours:
     recipe = RecipeConfig(
         learning_rate=LEARNING_RATE,
         betas=BETAS,
@@ -102,10 +141,12 @@ def make_ours(folder: str, budget: int) -> Learner:
         optimizer_steps=1,
         max_tokens=budget,
     )
-    return Learner(CausalLM.load(Path(folder)), recipe)
+    return Ours(CausalLM.load(Path(folder)), recipe, batch, old)
 
 
-def make_trl(folder: str, batch: TrainingBatch, micro_batch: int, runs: int, scratch: str) -> Stubbed:
+def make_trl(
+    folder: str, batch: TrainingBatch, old: list[Tensor], micro_batch: int, runs: int, scratch: str
+) -> Stubbed:
     settings = GRPOConfig(
         output_dir=scratch,
         use_cpu=True,
@@ -138,7 +179,7 @@ def make_trl(folder: str, batch: TrainingBatch, micro_batch: int, runs: int, scr
     trainer = Stubbed(
         model=model, reward_funcs=lambda **kwargs: [], args=settings, train_dataset=data, processing_class=words
     )
-    trainer.batch = batch
+    trainer.batch, trainer.old = batch, old
     return trainer
 
 
@@ -149,28 +190,27 @@ def main() -> None:
     vocab_size = json.loads((Path(folder) / "config.json").read_text())["vocab_size"]
     batch = Work(*asked["work"]).batch(asked["shape"], vocab_size)
     budget = asked["micro_batch"] * max(len(sample) for sample in batch.samples)
-    ours = make_ours(folder, budget) if "ours" in sides else None
-    turns = Turns(ours, batch)
+    old = old_logprobs(folder, batch, budget)
+    ours = make_ours(folder, budget, batch, old) if "ours" in sides else None
+    found: dict[str, Steps] = {} if ours is None else {"ours": ours.steps}
     if sides == ["ours"]:
         assert ours is not None
         before = forget_peak()
         for _ in range(asked["runs"]):
-            taken, norm = our_step(ours, batch)
-            turns.seconds["ours"].append(taken)
-            turns.norms.setdefault("ours", norm)
+            ours.take()
     else:
         if "trl-compact" in sides:
             trl_utils._use_triton = lambda device: True
+        turns = Turns(ours)
+        found["trl"] = turns.steps
         with tempfile.TemporaryDirectory() as scratch:
-            trainer = make_trl(folder, batch, asked["micro_batch"], asked["runs"], scratch)
+            trainer = make_trl(folder, batch, old, asked["micro_batch"], asked["runs"], scratch)
             trainer.add_callback(turns)
             before = forget_peak()
             trainer.train()
     answer = {
-        "seconds": turns.seconds,
-        "norms": turns.norms,
-        "before": before,
-        "peak": peak(),
+        "steps": {side: asdict(steps) for side, steps in found.items()},
+        "rise": peak() - before,
         "tokens": sum(map(len, batch.samples)),
         "fullness": fullness(batch),
     }

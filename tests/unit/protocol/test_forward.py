@@ -182,3 +182,27 @@ def test_a_full_cache_and_too_long_a_sequence_are_refused() -> None:
         model.step(torch.tensor([1]), cache)
     with pytest.raises(ProofpoolError, match="positions"):
         model(torch.zeros(65, dtype=torch.int64), [65])
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_layers_of_other_kinds_are_called_and_give_the_same(changes: dict[str, object]) -> None:
+    """What stands in a linear layer's place, such as one with something added, isn't passed over."""
+    model, (sequence,) = make_model(**changes), make_sequences([20])
+    other = make_model(**changes)
+    for layer in other.layers():
+        for part, name in ((layer.self_attn, "k_proj"), (layer.mlp, "gate_proj"), (layer.mlp, "down_proj")):
+            mine = getattr(part, name)
+            plain = torch.nn.Linear(mine.in_features, mine.out_features, bias=mine.bias is not None)
+            plain.load_state_dict(mine.state_dict())
+            setattr(part, name, plain)
+    hidden, wanted = other(sequence, [20]), model(sequence, [20])
+    torch.testing.assert_close(hidden, wanted, atol=TOLERANCE, rtol=TOLERANCE)
+    hidden.square().sum().backward()
+    wanted.square().sum().backward()
+    theirs = dict(model.named_parameters())
+    for name, parameter in other.named_parameters():
+        if not name.startswith("lm_head"):
+            assert parameter.grad is not None
+            torch.testing.assert_close(parameter.grad, theirs[name].grad, atol=1e-4, rtol=1e-4)
+    torch.nn.init.zeros_(other.layers()[0].mlp.down_proj.weight)
+    assert not torch.allclose(other(sequence, [20]), wanted, atol=1e-3)
