@@ -225,12 +225,24 @@ def run_through(run: TroubledRun, trouble: Trouble, until: float) -> None:
     _turn_while(
         lambda: any(trouble.num_received(name) < wanted[name] for name in names), run, until, "one more of each worker"
     )
+    _turn_while(
+        lambda: not all(heeds_sigterm(run.processes[name]) for name in names), run, until, "workers that can be stopped"
+    )
     for name in names:
         run.processes[name].ask_to_stop()
     _turn_while(lambda: any(run.processes[name].is_running() for name in names), run, until, "the workers' end")
     run.turn()  # what they did last
     tally = run.observer.tally
     _turn_while(lambda: bool(tally.working or tally.unsettled), run, until, "all verdicts")
+
+
+def heeds_sigterm(process: Process) -> bool:
+    """Whether it is up and far enough to finish its work when it is asked to end: one that still starts just ends."""
+    if not process.is_running():
+        return False
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def _turn_while(
