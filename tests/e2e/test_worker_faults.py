@@ -16,7 +16,7 @@ from testnet import process
 from testnet.closing import Findings, close
 from testnet.plan import Plan
 from tests.e2e.worker_faults import Fault, Trouble, TroubledRun, faults, run_through
-from worker.outbox import Answer, Outbox
+from worker.outbox import REFUSED, Answer, Outbox
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.xdist_group("e2e")]
 
@@ -54,7 +54,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory, read_history: Callable[[P
             pending = sum(len(outbox.pending()) for outbox in opened.values())
             kept = [folder / name for folder in boxes.values() for name in ("outbox", "leases")]
             files = [path.name for folder in kept for path in folder.iterdir()]
-            leftovers = [name for name in files if not name.endswith(".answer.json")]
+            leftovers = [name for name in files if not name.endswith(".answer.json") and name != REFUSED]
             run.plan = PLAN.model_copy(update={"num_steps": run.observer.tally.policy_version})
             findings = close(run, run.clock)
         finally:
