@@ -1,7 +1,7 @@
 """The prompts of a task, which nobody chooses: they follow from its seed.
 
     group g:  stream = SeedStream(seed, "group/g")
-              problem = stream.below(number of problems that are asked)
+              problem = stream.below(number of problems that are asked), where tiers are set after a tier by weight
               target length = targets[stream.below(number of targets)], or −1 where the rules have none
 
 In: a pool's rules, its environment and a task's seed. Out: one `Prompt` a group. Worker and verifier call the
@@ -48,7 +48,7 @@ def task_prompts(rules: Rules, environment: Environment, seed: bytes) -> list[Pr
 def group_question(rules: Rules, environment: Environment, seed: bytes, group: int) -> tuple[Problem, int]:
     """What one group is asked, before it is tokens: the problem and the target length."""
     stream = SeedStream(seed, f"group/{group}")
-    problem = environment.asked(stream.below(environment.num_asked))
+    problem = environment.draw(stream)
     targets = rules.lengths.targets
     return problem, targets[stream.below(len(targets))] if targets else NO_TARGET_LENGTH
 

@@ -151,8 +151,9 @@ class AuditRules(_Frozen):
 class LengthRules(_Frozen):
     """Length rewards: targets are drawn from the seed; none means no length penalty (INTELLECT-2, section 3)."""
 
-    targets: tuple[int, ...] = ()
-    penalty_per_token: float = 0.0
+    targets: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    penalty_per_token: NonNegative = 0.0
+    """α: what a token too many or too few costs of the reward."""
 
 
 class Rules(_Frozen):

@@ -105,16 +105,21 @@ def filter_command(
     num_samples: Annotated[int, typer.Option(min=1, help="Completions a problem: k of pass@k.")] = 8,
     low: Annotated[float, typer.Option(min=0, max=1, help="Least share that passes of a kept problem.")] = 0.125,
     high: Annotated[float, typer.Option(min=0, max=1, help="Greatest share that passes of a kept problem.")] = 0.5,
+    tier: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LOW:HIGH:WEIGHT", help="Kept problems by difficulty; once for each tier."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the samples' noise.")] = 0,
     max_batch: Annotated[int, typer.Option(min=1, help="Rollouts that decode together.")] = 256,
     as_json: Json = False,
 ) -> None:
     """Which problems the base model passes sometimes but not often: pass@k within [--low, --high].
 
-    The kept numbers go into the rules' environment as `only`. A run that is cut short goes on where it was.
+    The kept numbers go into the rules' environment as `only`, or with --tier as `tiers`. Cut short, it goes on.
     """
     from protocol.engines.registry import make_engine
     from trainer.filter_run import REPORT, filter_run
+    from trainer.problem_filter import TierBounds
 
     report = filter_run(
         make_engine("torch", max_batch=max_batch),
@@ -126,13 +131,17 @@ def filter_command(
         num_samples=num_samples,
         seed=seed,
         limits=(low, high),
+        tiers=[TierBounds.parse(flag) for flag in tier or ()],
     )
     if as_json:
         print(report.model_dump_json(indent=2))
         return
     kept, measured = len(report.indexes), len(report.passes)
     print(f"{kept} of {measured} problems kept ({kept / measured:.1%}); avg@{num_samples} {report.average:.3f}")
-    print(f"report: {out / REPORT}; put its `indexes` into the environment's configuration as `only`")
+    for bounds, found in zip(tier or (), report.tiers, strict=True):
+        print(f"tier {bounds}: {len(found.only)} problems")
+    setting, place = ("tiers", "tiers") if tier else ("indexes", "only")
+    print(f"report: {out / REPORT}; put its `{setting}` into the environment's configuration as `{place}`")
 
 
 @app.command()

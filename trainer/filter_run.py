@@ -7,6 +7,7 @@ was made of: with other limits it costs nothing, and more problems cost what the
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from protocol.checks.basis import read_document
@@ -19,7 +20,7 @@ from protocol.progress import Progress
 from protocol.rules import Rules
 from protocol.tokenizer import Tokenizer
 from protocol.weights import WEIGHTS_FILE
-from trainer.problem_filter import FilterPlan, FilterReport, filter_problems, num_chunks
+from trainer.problem_filter import FilterPlan, FilterReport, TierBounds, filter_problems, num_chunks, with_tiers
 
 MEASURED, REPORT = "measured.jsonl", "report.json"
 
@@ -35,6 +36,7 @@ def filter_run(
     num_samples: int,
     seed: int,
     limits: tuple[float, float],
+    tiers: Sequence[TierBounds] = (),
 ) -> FilterReport:
     """Raises UsageError for an impossible range, ConfigError for another environment than the rules'."""
     rules = read_document(rules_file, Rules)
@@ -57,5 +59,6 @@ def filter_run(
     engine.load(model)
     with FolderLock(out, "filter"), Progress("chunks of problems", num_chunks(num_problems)) as progress:
         report = filter_problems(plan, num_problems, rules, environment, engine, out / MEASURED, limits, progress)
+    report = with_tiers(report, tiers)
     write_atomically(out / REPORT, report.model_dump_json(indent=2).encode() + b"\n")
     return report

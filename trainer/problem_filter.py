@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from protocol.engines.base import Engine
-from protocol.environments.base import Environment
+from protocol.environments.base import Environment, Tier
 from protocol.errors import UsageError
 from protocol.progress import Steps
 from protocol.rules import Rules
@@ -42,12 +42,14 @@ class FilterReport(BaseModel):
     """Which problems are kept, and what the model made of all."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     plan: FilterPlan
     low: Share
     high: Share
     indexes: tuple[int, ...]
     """The kept ones."""
+    tiers: tuple[Tier, ...] = ()
+    """The kept ones by difficulty, as asked for: for the environment's `tiers`."""
     passes: tuple[int, ...]
     """Of each problem, `plan.first` onwards."""
     average: Share
@@ -97,6 +99,43 @@ def report_of(plan: FilterPlan, passes: Sequence[int], low: float, high: float) 
         passes=tuple(passes),
         average=sum(passes) / (plan.num_samples * len(passes)),
     )
+
+
+class TierBounds(BaseModel):
+    """Problems whose share of passes lies within `low` to `high` make a tier of this weight."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    low: Share
+    high: Share
+    weight: int = Field(ge=1, lt=2**32)
+
+    @classmethod
+    def parse(cls, flag: str) -> TierBounds:
+        """From `LOW:HIGH:WEIGHT`. Raises UsageError.
+
+        >>> TierBounds.parse("0.125:0.25:3").weight
+        3
+        """
+        try:
+            low, high, weight = flag.split(":")
+            return cls.model_validate({"low": low, "high": high, "weight": weight})
+        except ValueError as error:
+            raise UsageError("that is no tier", flag, "give LOW:HIGH:WEIGHT, such as 0.125:0.25:3") from error
+
+
+def with_tiers(report: FilterReport, bounds: Sequence[TierBounds]) -> FilterReport:
+    """The kept problems by difficulty: each is of the first tier that holds it, or of none. Raises UsageError."""
+    plan, left, tiers = report.plan, list(report.indexes), []
+    for one in bounds:
+        held = [
+            index for index in left if is_kept(report.passes[index - plan.first], plan.num_samples, one.low, one.high)
+        ]
+        if not held:
+            todo = "measure more problems, or set other bounds"
+            raise UsageError("a tier has no problem", f"{one.low:g}:{one.high:g}:{one.weight}", todo)
+        tiers.append(Tier(weight=one.weight, only=tuple(held)))
+        left = [index for index in left if index not in set(held)]
+    return report.model_copy(update={"tiers": tuple(tiers)})
 
 
 def num_chunks(num_problems: int) -> int:

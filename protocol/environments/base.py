@@ -16,17 +16,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 
 from protocol.canonical import canonical_hash
 from protocol.errors import UsageError
+from protocol.randomness import SeedStream
 from protocol.tokenizer import Tokenizer
 
 PASS_REWARD = 1.0
 NO_TARGET_LENGTH = -1
+
+
+def _in_order(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    if any(later <= earlier for earlier, later in pairwise(numbers)):
+        raise ValueError("the problems must be in rising order, each once")
+    return numbers
+
+
+Numbers = Annotated[tuple[NonNegativeInt, ...], AfterValidator(_in_order)]
+"""Problems by their number in the environment, in rising order."""
+
+
+class Tier(BaseModel):
+    """Problems of like difficulty, and how often a group is of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    weight: int = Field(ge=1, lt=2**32)
+    """Of the sum of all tiers' weights, the share of groups that draw from this one."""
+    only: Annotated[Numbers, Field(min_length=1)]
+    """Its problems, each as likely as the others."""
 
 
 class EnvironmentConfig(BaseModel):
@@ -42,17 +63,25 @@ class EnvironmentConfig(BaseModel):
     """Appended where a target length is set, with {target} in it; empty: the prompt doesn't tell."""
     answer_marker: str = ""
     """The answer is what follows the last of these, white space stripped; empty: the whole completion."""
-    only: tuple[NonNegativeInt, ...] = ()
+    only: Numbers = ()
     """The problems that are asked, by their number in the environment; empty: all (`proofpool trainer filter`)."""
+    tiers: tuple[Tier, ...] = ()
+    """In place of `only`: sets of problems that are asked as often as their weights say; no problem is in two."""
     reward: Literal["pass", "score"] = "pass"
     """`pass`: 1 for a score of exactly 1, else 0. `score`: the environment's own score, partial credit included."""
 
-    @field_validator("only")
-    @classmethod
-    def _in_order(cls, only: tuple[int, ...]) -> tuple[int, ...]:
-        if any(later <= earlier for earlier, later in pairwise(only)):
-            raise ValueError("the problems must be in rising order, each once")
-        return only
+    @model_validator(mode="after")
+    def _one_choice(self) -> EnvironmentConfig:
+        if self.only and self.tiers:
+            raise ValueError("`only` and `tiers` both choose the problems: set one of them")
+        if len(set(self.chosen)) < len(self.chosen):
+            raise ValueError("a problem is in two tiers")
+        return self
+
+    @property
+    def chosen(self) -> tuple[int, ...]:
+        """The problems that are asked, tier by tier; empty: all."""
+        return self.only or tuple(number for tier in self.tiers for number in tier.only)
 
 
 @dataclass(frozen=True)
@@ -109,15 +138,30 @@ class Environment(ABC):
     @property
     def num_asked(self) -> int:
         """How many problems tasks draw from: all, or those that the configuration names."""
-        return len(self.config.only) or self.num_problems
+        return len(self._chosen) or self.num_problems
+
+    @cached_property
+    def _chosen(self) -> tuple[int, ...]:
+        return self.config.chosen
+
+    def draw(self, stream: SeedStream) -> Problem:
+        """The problem that a group asks: any, or where there are tiers, any of the tier that is drawn first."""
+        if not self.config.tiers:
+            return self.asked(stream.below(self.num_asked))
+        ticket = stream.below(sum(tier.weight for tier in self.config.tiers))
+        for tier in self.config.tiers:
+            if ticket < tier.weight:
+                break
+            ticket -= tier.weight
+        return self.problem(tier.only[stream.below(len(tier.only))])
 
     def asked(self, place: int) -> Problem:
-        """The problem that a task draws with this number; raises UsageError outside 0 to `num_asked` - 1."""
-        if not self.config.only:
+        """One of the problems that are asked, by its place; raises UsageError outside 0 to `num_asked` - 1."""
+        if not self._chosen:
             return self.problem(place)
         if not 0 <= place < self.num_asked:
             raise UsageError("no such problem", f"number {place} of {self.num_asked}")
-        return self.problem(self.config.only[place])
+        return self.problem(self._chosen[place])
 
     def problem(self, index: int) -> Problem:
         """The training problem with this index; raises UsageError outside 0 to `num_problems` - 1."""
@@ -161,7 +205,9 @@ class Environment(ABC):
             {
                 "identity": self.identity(),
                 # A configuration without a choice of problems has the hash that it had before there were choices.
-                "config": self.config.model_dump(mode="json", exclude=None if self.config.only else {"only"}),
+                "config": self.config.model_dump(
+                    mode="json", exclude={name for name in ("only", "tiers") if not getattr(self.config, name)}
+                ),
                 "tokenizer_hash": self.tokenizer.tokenizer_hash,
                 "stop_ids": list(self.tokenizer.eos_ids),
             }

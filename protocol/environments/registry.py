@@ -34,9 +34,9 @@ def load_environment(name: str, config: dict[str, Any], tokenizer: Tokenizer) ->
     Example: `load_environment("reasoning_gym", {"dataset": "chain_sum"}, Tokenizer.load(folder))`.
     """
     environment = _loader(name)(config, tokenizer)
-    only = environment.config.only
-    if only and only[-1] >= environment.num_problems:
-        why = f"`only` names {only[-1]}, there are {environment.num_problems}"
+    largest = max(environment.config.chosen, default=0)
+    if largest >= environment.num_problems:
+        why = f"its choice names {largest}, there are {environment.num_problems}"
         raise ConfigError(f"the environment {name!r} hasn't got a problem that it is to ask", why)
     return environment
 

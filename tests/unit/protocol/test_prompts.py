@@ -41,6 +41,9 @@ class CountingEnvironment:
     def asked(self, index: int) -> Counting:
         return Counting(index, f"counting:{index}")
 
+    def draw(self, stream: SeedStream) -> Counting:
+        return self.asked(stream.below(self.num_asked))
+
     def prompt(self, problem: Counting, target_length: int) -> list[int]:
         return [problem.index, target_length]
 

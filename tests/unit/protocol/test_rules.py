@@ -29,6 +29,14 @@ def test_a_limit_is_a_finite_number(number: object) -> None:
         Limit.model_validate({"reject": number})
 
 
+def test_a_small_length_penalty_is_a_rule_and_a_negative_one_is_none() -> None:
+    rules = make_rules(lengths={"targets": [100], "penalty_per_token": 0.00003})
+    assert Rules.model_validate_json(rules.model_dump_json()).rules_hash == rules.rules_hash
+    for lengths in ({"targets": [-1]}, {"penalty_per_token": -0.1}):
+        with pytest.raises(ValidationError):
+            make_rules(lengths=lengths)
+
+
 def test_a_change_of_any_rule_changes_the_hash() -> None:
     hashes = {
         make_rules().rules_hash,

@@ -12,17 +12,19 @@ import pytest
 from protocol.clock import SystemClock
 from protocol.engines.base import generate
 from protocol.engines.torch import TorchEngine
-from protocol.environments.base import Environment
+from protocol.environments.base import Environment, Tier
 from protocol.environments.registry import load_environment
 from protocol.errors import UsageError
 from protocol.progress import Unseen
 from protocol.rules import EnvironmentRules, LengthRules, Rules, SamplingRules
 from protocol.tokenizer import Tokenizer
+from protocol.wire import ZERO_HASH
 from testnet.plan import BASE_MODEL
 from testnet.task import ENVIRONMENT_CONFIG, ENVIRONMENT_NAME
 from trainer.evaluation import pass_counts, pass_rates
 from trainer.filter_run import MEASURED, REPORT, filter_run
 from trainer.learner import RecipeConfig
+from trainer.problem_filter import FilterPlan, FilterReport, TierBounds, report_of, with_tiers
 from trainer.rehearsal import RehearsalConfig, rehearse
 
 FEW_PROBLEMS = {**ENVIRONMENT_CONFIG, "num_problems": 200}
@@ -175,6 +177,26 @@ def test_the_filter_keeps_what_lies_between_its_limits_and_goes_on_where_it_was(
     assert calls == [4]
     assert keep("whole", num_problems=10).passes[:8] == report.passes  # and more problems cost what they add
     assert calls == [4, 2]
+
+
+def report_of_passes(*passes: int) -> FilterReport:
+    """Of problems 10, 11, … with four samples each; all are kept."""
+    plan = FilterPlan(environment_hash=ZERO_HASH, model_sha256="", first=10, num_samples=4, seed=0)
+    return report_of(plan, passes, 0.0, 1.0)
+
+
+def test_kept_problems_are_put_into_the_first_tier_that_holds_them() -> None:
+    bounds = [TierBounds.parse("0.25:0.5:3"), TierBounds.parse("0.5:0.75:1")]
+    found = with_tiers(report_of_passes(1, 2, 3, 4, 0, 3), bounds).tiers
+    assert found == (Tier(weight=3, only=(10, 11)), Tier(weight=1, only=(12, 15)))
+    with pytest.raises(UsageError, match="no problem"):
+        with_tiers(report_of_passes(1, 1), bounds)
+
+
+@pytest.mark.parametrize("flag", ["", "0.1:0.2", "0.1:0.2:0", "0.1:2:1", "a:b:c", "0:1:1:1"])
+def test_what_is_no_tier_is_refused(flag: str) -> None:
+    with pytest.raises(UsageError, match="no tier"):
+        TierBounds.parse(flag)
 
 
 @pytest.mark.parametrize(

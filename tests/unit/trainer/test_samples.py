@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from protocol.api import BatchOffer, GroupRef
 from protocol.errors import VerificationFailed
 from protocol.rollouts import Rollout
-from protocol.rules import Rules
+from protocol.rules import LengthRules, Rules
 from tests.unit.trainer.conftest import VOCABULARY
-from trainer.samples import fault_of, read_batch, split_groups
+from trainer.samples import batch_of, fault_of, read_batch, split_groups
 
 Offer = tuple[BatchOffer, bytes]
 
@@ -32,6 +32,20 @@ def test_samples_carry_the_files_tokens_and_derived_advantages(
     assert samples[0].tokens.tolist() == first.input_tokens.tolist() + first.output_tokens.tolist()
     assert sum(sample.advantage for sample in samples[:4]) == pytest.approx(0, abs=1e-5)
     assert samples[0].advantage > 0 > samples[1].advantage
+
+
+def test_of_equal_task_rewards_the_one_nearer_its_target_length_gains(
+    make_rollout: Callable[..., Rollout], rules: Rules
+) -> None:
+    rollouts = [replace(make_rollout(number, reward=1.0), target_length=4) for number in range(4)]
+    assert [rollout.num_units for rollout in rollouts] == [2, 3, 4, 5]
+    targeted = rules.model_copy(update={"lengths": LengthRules(targets=(4,), penalty_per_token=0.1)})
+    batch = batch_of(rollouts, targeted)
+    assert [sample.length_penalty for sample in batch.samples] == pytest.approx([0.2, 0.1, 0.0, 0.1])
+    rewards = [0.8, 0.9, 1.0, 0.9]
+    expected = [(reward - 0.9) / (0.02 / 3) ** 0.5 for reward in rewards]
+    assert [sample.advantage for sample in batch.samples] == pytest.approx(expected, abs=1e-4)
+    assert [sample.advantage for sample in batch_of(rollouts, rules).samples] == [0.0] * 4
 
 
 def test_another_file_than_the_offered_one_is_refused(make_offer: Callable[..., Offer], rules: Rules) -> None:

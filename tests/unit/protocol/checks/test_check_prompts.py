@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from protocol.checks import prompts
+from protocol.environments.registry import load_environment
 from protocol.prompts import task_prompts
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
@@ -50,6 +51,29 @@ def test_every_part_of_the_question_counts(
 ) -> None:
     altered = [replace(honest[0], **change(honest[0])), *honest[1:]]
     assert found(world, altered) == (Outcome.SLASH, RejectReason.WRONG_PROMPTS)
+
+
+@pytest.mark.parametrize("is_chosen", [False, True])
+def test_a_group_of_an_easier_tier_than_the_seeds_is_slashed(
+    world: World, honest: list[Rollout], is_chosen: bool
+) -> None:
+    tiers = [{"weight": 1, "only": [0, 1, 2]}, {"weight": 1, "only": [3, 4]}]
+    rules, environment = world.rules.environment, world.environment
+    tiered = load_environment(rules.name, rules.config | {"tiers": tiers}, environment.tokenizer)
+    case = world.case(honest)
+    case = replace(case, terms=replace(case.terms, environment=tiered))
+    rows = []
+    for index, rollout in enumerate(case.rollouts):
+        prompt = case.terms.prompt_of(index)
+        question = {"problem_id": prompt.problem_id, "task_type": prompt.task_type, "target_length": -1}
+        rows.append(replace(rollout, input_tokens=prompt.tokens, **question))
+    assert {int(row.problem_id.rpartition(":")[2]) for row in rows} <= {0, 1, 2, 3, 4}
+    if is_chosen:
+        other = next(tiered.problem(n) for n in range(5) if tiered.problem(n).problem_id != rows[-1].problem_id)
+        tokens = np.array(tiered.prompt(other), dtype=np.int32)
+        rows[-1] = replace(rows[-1], input_tokens=tokens, problem_id=other.problem_id)
+    result = prompts.check(replace(case, rollouts=tuple(rows)))
+    assert result.reason == (RejectReason.WRONG_PROMPTS if is_chosen else None)
 
 
 @pytest.mark.parametrize("is_claimed", [False, True])
