@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -12,8 +13,19 @@ from protocol.packing import Packing
 from protocol.rollouts import Rollout
 from protocol.rules import Rules
 from trainer.bins import pack
-from trainer.flops import attending_pairs, forward_flops, layer_weights, measured_peak, step_flops
+from trainer.flops import (
+    adapter_flops,
+    attending_pairs,
+    attention_flops,
+    forward_flops,
+    layer_weights,
+    learnt_flops,
+    measured_peak,
+    product_flops,
+    step_flops,
+)
 from trainer.learner import Learner, RecipeConfig
+from trainer.lora import LoraConfig
 from trainer.samples import TrainingBatch, batch_of
 
 
@@ -24,9 +36,13 @@ def test_pairs_are_those_of_causal_attention() -> None:
 
 
 def test_products_of_a_pass_are_those_that_torch_counts(
-    make_model: Callable[[], CausalLM], make_learner: Callable[..., Learner], batch: TrainingBatch
+    make_model: Callable[[], CausalLM],
+    make_learner: Callable[..., Learner],
+    batch: TrainingBatch,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All but attention's, which torch counts in full squares, and not at all where it is one fused call."""
+    monkeypatch.setattr("protocol.products._by_onednn", lambda x: False)  # torch doesn't count oneDNN's
     model, learner = make_model(), make_learner()
     (bin_,) = pack(batch.samples, range(len(batch.samples)), 1 << 20)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
@@ -54,6 +70,21 @@ def test_a_step_counts_learnt_passes_three_times_and_others_once(
     assert flops(optimizer_steps=2) == 3 * (first + second) + second
     assert flops(optimizer_steps=1) == 3 * alone
     assert flops(optimizer_steps=1, objective={"kl_coefficient": 0.1}) == 4 * alone
+
+
+def test_frozen_weights_have_no_gradient_to_compute_and_adapters_have(
+    make_model: Callable[[], CausalLM], batch: TrainingBatch
+) -> None:
+    config, lora = make_model().config, LoraConfig(rank=2, targets=("q_proj", "up_proj"))
+    (bin_,) = pack(batch.samples, range(len(batch.samples)), 1 << 20)
+    num_tokens = len(bin_.tokens)
+    adapters = 2 * num_tokens * config.num_hidden_layers * (2 * (16 + 16) + 2 * (16 + 32))
+    assert adapter_flops(config, bin_, lora) == adapters and adapter_flops(config, bin_, None) == 0
+    assert learnt_flops(config, bin_) == 3 * (product_flops(config, bin_) + attention_flops(config, bin_))
+    trained = attention_flops(config, bin_) + adapters
+    assert learnt_flops(config, bin_, lora) == 2 * product_flops(config, bin_) + 3 * trained
+    recipe = RecipeConfig(optimizer_steps=1, max_tokens=1 << 20, lora=lora)
+    assert step_flops(config, recipe, batch) == learnt_flops(config, bin_, lora)
 
 
 def test_a_peak_is_that_of_the_quickest_product() -> None:
