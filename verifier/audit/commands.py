@@ -16,14 +16,15 @@ from verifier.audit.court.takeover_commands import attest_earnings, attest_epoch
 from verifier.audit.fairness.commands import fairness
 from verifier.audit.options import (
     DEFAULT_URL,
-    BundleOption,
     ChainOption,
     CoordinatorOption,
     JsonOption,
     LedgerOption,
+    Source,
     SubmissionId,
     TrustedBlockOption,
     TrustedHeadOption,
+    takes_evidence,
 )
 from verifier.audit.replay.commands import replay
 from verifier.audit.reports.export_commands import export
@@ -35,21 +36,19 @@ app = typer.Typer(no_args_is_help=True, help="Check the history: submissions, mo
 
 
 @app.command()
+@takes_evidence
 def verify(
     submission_id: SubmissionId,
-    coordinator: CoordinatorOption = DEFAULT_URL,
-    chain: ChainOption = None,
-    ledger: LedgerOption = None,
-    bundle: BundleOption = None,
-    trusted_head: TrustedHeadOption = None,
     trusted_block: TrustedBlockOption = None,
     as_json: JsonOption = False,
+    *,
+    source: Source,
 ) -> int:
     """Check one submission from its bytes to its payment or slash, each step ✓ or ✗."""
     from verifier.audit.bundle.verify import verify_bundle
     from verifier.audit.report import print_report
 
-    evidence, ground = gathered(submission_id, coordinator, bundle, chain, ledger, trusted_head, trusted_block)
+    evidence, ground = gathered(submission_id, source, trusted_block)
     return print_report(verify_bundle(evidence, ground, submission_id), as_json)
 
 

@@ -6,10 +6,14 @@ In: words of a command line. Out: what they name, in small letters, as hashes an
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from protocol.shared_options import option, with_shared
 
 DEFAULT_URL = "http://127.0.0.1:8700"
 
@@ -52,6 +56,31 @@ CacheOption = Annotated[
     Path | None, typer.Option("--cache", envvar="PROOFPOOL_CACHE", help="Where fetched weights are kept.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the evidence on a submission is from, and what it is held against."""
+
+    coordinator: str
+    chain: str | None
+    ledger: str | None
+    bundle: Path | None
+    trusted_head: str | None
+
+
+_SOURCE = (
+    option("coordinator", CoordinatorOption, DEFAULT_URL),
+    option("chain", ChainOption),
+    option("ledger", LedgerOption),
+    option("bundle", BundleOption),
+    option("trusted_head", TrustedHeadOption),
+)
+
+
+def takes_evidence(command: Callable[..., Any]) -> Callable[..., Any]:
+    """For a command with a keyword parameter `source: Source`."""
+    return with_shared(command, _SOURCE, "source", Source)
 
 
 def check_ledger(chain: str | None, ledger: str | None) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from protocol.shared_options import option, with_shared
 from worker.provider.config import ProviderConfig, settings
 from worker.provider.manner import RESEND_SECONDS, Manner
 
@@ -28,8 +28,7 @@ class Given:
 
 def _option(kind: Any, name: str, help_text: str, default: Any = None, **more: Any) -> inspect.Parameter:
     annotation = Annotated[kind, typer.Option(f"--{name}", help=help_text, **more)]
-    parameter = name.replace("-", "_")
-    return inspect.Parameter(parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return option(name.replace("-", "_"), annotation, default)
 
 
 _PLACE = (
@@ -53,27 +52,12 @@ _SENDING = (
 
 def looks(command: Callable[..., Any]) -> Callable[..., Any]:
     """For a command that sends nothing."""
-    return _with(command, (*_PLACE, _AS_JSON))
+    return with_shared(command, (*_PLACE, _AS_JSON), "given", _given)
 
 
 def sends(command: Callable[..., Any]) -> Callable[..., Any]:
     """For a command that sends transactions."""
-    return _with(command, (*_PLACE, *_SENDING, _AS_JSON))
-
-
-def _with(command: Callable[..., Any], shared: tuple[inspect.Parameter, ...]) -> Callable[..., Any]:
-    parameters = inspect.signature(command, eval_str=True).parameters.values()
-    own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters if one.name != "given"]
-
-    @wraps(command)
-    def run(**values: Any) -> Any:
-        common = {parameter.name: values.pop(parameter.name) for parameter in shared}
-        return command(**values, given=_given(**common))
-
-    del run.__wrapped__  # typer would read the parameters of the command alone
-    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
-    return run
+    return with_shared(command, (*_PLACE, *_SENDING, _AS_JSON), "given", _given)
 
 
 def _given(

@@ -12,27 +12,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from protocol.bundle import ProofBundle
     from verifier.audit.bundle.ground import Ground, KnownHead
+    from verifier.audit.options import Source
 
 
-def gathered(
-    submission_id: str,
-    coordinator: str,
-    bundle: Path | None,
-    chain: str | None,
-    ledger: str | None,
-    head: str | None,
-    block: str | None = None,
-) -> tuple[ProofBundle, Ground]:
+def gathered(submission_id: str, source: Source, block: str | None = None) -> tuple[ProofBundle, Ground]:
     """Raises UsageError for a file that can't be read, or flags of which one would be passed over."""
-    _check_ground(chain, ledger, head, block)
+    _check_ground(source.chain, source.ledger, source.trusted_head, block)
     if block is not None:
-        return _by_block(bundle, block, ledger)
-    known = None if head is None else read_head(head)
-    if bundle is not None:
-        evidence = read_bundle(bundle)
+        return _by_block(source.bundle, block, source.ledger)
+    known = None if source.trusted_head is None else read_head(source.trusted_head)
+    if source.bundle is not None:
+        evidence = read_bundle(source.bundle)
     else:
-        evidence = fetch_bundle(coordinator, submission_id, known.size if known is not None else None)
-    return evidence, ground_of(evidence, chain, ledger, known)
+        evidence = fetch_bundle(source.coordinator, submission_id, known.size if known is not None else None)
+    return evidence, ground_of(evidence, source.chain, source.ledger, known)
 
 
 def _by_block(bundle: Path | None, block: str, ledger: str | None) -> tuple[ProofBundle, Ground]:

@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from verifier.audit.options import (
-    DEFAULT_URL,
-    BundleOption,
-    CacheOption,
-    ChainOption,
-    CoordinatorOption,
-    JsonOption,
-    LedgerOption,
-    ModelOption,
-    SubmissionId,
-    TrustedHeadOption,
-)
+from verifier.audit.options import CacheOption, JsonOption, ModelOption, Source, SubmissionId, takes_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,16 +17,14 @@ if TYPE_CHECKING:
     from verifier.audit.replay.replay import Replay
 
 
+@takes_evidence
 def replay(
     submission_id: SubmissionId,
-    coordinator: CoordinatorOption = DEFAULT_URL,
-    chain: ChainOption = None,
-    ledger: LedgerOption = None,
-    bundle: BundleOption = None,
-    trusted_head: TrustedHeadOption = None,
     model: ModelOption = None,
     cache: CacheOption = None,
     as_json: JsonOption = False,
+    *,
+    source: Source,
 ) -> int:
     """Judge a submission again, every rollout, and say of each verdict in the log whether it agrees.
 
@@ -52,14 +39,15 @@ def replay(
     from verifier.audit.replay.replay import NUM_STEPS, Replayer
 
     def servers() -> Sequence[str]:
-        with closing(CoordinatorClient(coordinator)) as client:
+        with closing(CoordinatorClient(source.coordinator)) as client:
             return client.pool().shardcast_urls
 
-    evidence, ground = gathered(submission_id, coordinator, bundle, chain, ledger, trusted_head)
+    evidence, ground = gathered(submission_id, source)
     with Progress(f"replay of {submission_id}", NUM_STEPS, verb="waiting for", is_patient=True) as progress:
-        replayer = Replayer(ModelSource(model, servers, cache), None if bundle else partial(fetch_bundle, coordinator))
+        fetch = None if source.bundle else partial(fetch_bundle, source.coordinator)
+        replayer = Replayer(ModelSource(model, servers, cache), fetch)
         found = replayer.replay(evidence, ground, submission_id, progress)
-    command = _command(found, coordinator, chain, ledger or ground.facts.contracts.ledger)
+    command = _command(found, source, source.ledger or ground.facts.contracts.ledger)
     if as_json:
         typer.echo(json.dumps({**found.model_dump(mode="json"), "command": command}, indent=2))
     else:
@@ -68,10 +56,10 @@ def replay(
     return found.exit_code
 
 
-def _command(found: Replay, coordinator: str, chain: str | None, ledger: str) -> str | None:
+def _command(found: Replay, source: Source, ledger: str) -> str | None:
     """The line to run, of who has the keys."""
     if found.remedy == "challenge":
-        where = f"--coordinator {coordinator} --chain {chain or 'URL'} --ledger {ledger}"
+        where = f"--coordinator {source.coordinator} --chain {source.chain or 'URL'} --ledger {ledger}"
         return f"proofpool audit challenge {found.submission_id} {where} --keystore K --password-file P"
     if found.remedy == "appeal":
         return f"proofpool provider appeal {found.submission_id} --config worker.toml"
