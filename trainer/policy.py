@@ -108,7 +108,8 @@ class Policy(nn.Module):
 
     def _shard(self, ranks: Ranks, scale: ScaleConfig) -> None:
         precision = MixedPrecisionPolicy(COMPUTE_DTYPES[scale.compute_dtype], reduce_dtype=torch.float32)
-        offload = CPUOffloadPolicy() if scale.offload else OffloadPolicy()
+        pin_memory = ranks.device.type == "cuda"  # the host's pages are pinned for copies to and from a GPU
+        offload = CPUOffloadPolicy(pin_memory=pin_memory) if scale.offload else OffloadPolicy()
         for module in (*self.model.layers(), self):
             # The root as well lets go of what it gathered: later passes must not see weights of before a step.
             fully_shard(

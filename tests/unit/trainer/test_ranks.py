@@ -27,6 +27,18 @@ from trainer.ranks import ALONE, ScaleConfig
 
 PROGRAM = Path(rank_program.__file__)
 BOUND_SECONDS = 60.0
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from tests.unit.trainer import rank_program
+from trainer import checkpoint
+from trainer.ranks import ALONE, ScaleConfig
+
+folder, part = Path(sys.argv[1]), sys.argv[2]
+setattr(checkpoint, part, lambda *args, **kwargs: os.kill(os.getpid(), signal.SIGKILL))
+rank_program.lead(rank_program.make_crew(folder, ALONE, ScaleConfig()), folder, 2)
+"""
+"""Takes the step of version 2, and is killed within its save."""
 
 
 @pytest.fixture
@@ -129,6 +141,31 @@ def test_bfloat16_keeps_float32_masters(folder: Path, num_ranks: int, make_learn
     assert not torch.equal(found, expected) and torch.allclose(found, expected, atol=5e-3)
     assert not torch.equal(found, found.bfloat16().float())
     assert figures(folder)[0]["entropy"] == pytest.approx(figures(one)[0]["entropy"], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("part", "reached"),
+    [
+        pytest.param("save", 1, marks=pytest.mark.slow),
+        ("write_weights", 1),
+        pytest.param("_write_rest", 1, marks=pytest.mark.slow),
+        pytest.param("sync_folder", 2, marks=pytest.mark.slow),
+    ],
+)
+def test_killed_in_the_middle_of_a_save_it_goes_on_as_if_it_had_not_been(folder: Path, part: str, reached: int) -> None:
+    """The process ends where it stands, at the first thing that a save does of each kind; nothing cleans up after it."""
+    one = copy_of(folder, "one")
+    expected = weights_of(alone(one, 3).learner)
+    alone(folder, 1)
+    run = subprocess.run([sys.executable, "-c", DYING, str(folder), part], capture_output=True, text=True, timeout=120)
+    assert run.returncode == -signal.SIGKILL, run.stderr
+    assert (folder / "checkpoints" / ".2.staging").exists() == (reached == 1)
+    store = CheckpointStore(folder / "checkpoints")
+    assert list(store.versions()) == list(range(reached + 1))
+    crew = alone(folder, 3)
+    assert torch.equal(weights_of(crew.learner), expected)
+    assert list(store.versions()) == [0, 1, 2, 3]
+    assert not (folder / "checkpoints" / ".2.staging").exists()
 
 
 @pytest.mark.slow
