@@ -153,7 +153,7 @@ def test_bfloat16_keeps_float32_masters(folder: Path, num_ranks: int, make_learn
     ],
 )
 def test_killed_in_the_middle_of_a_save_it_goes_on_as_if_it_had_not_been(folder: Path, part: str, reached: int) -> None:
-    """The process ends where it stands, at the first thing that a save does of each kind; nothing cleans up after it."""
+    """The process ends where it stands, at the first thing of each kind that a save does; nothing cleans up after."""
     one = copy_of(folder, "one")
     expected = weights_of(alone(one, 3).learner)
     alone(folder, 1)
