@@ -8,11 +8,12 @@ Machine code lies in `$NUMBA_CACHE_DIR`, else in `$XDG_CACHE_HOME/proofpool` or 
 folder for each state of the source, version of numba and Python, and kind of processor. Where nothing can
 be written there each process compiles anew.
 
-    python -m protocol.kernels    # compile all now: what `make setup` does, some 15 s
+    python -m protocol.kernels    # compile all now: what `make setup` does, some 20 s
 """
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import importlib
@@ -37,6 +38,7 @@ KERNEL_FILES = (
     "protocol.toploc.kernel_field",
     "protocol.sampling_kernels",
     "protocol.engines.decode_kernels",
+    "protocol.engines.step_kernel",
 )
 """What `warm` compiles."""
 
@@ -62,9 +64,9 @@ def uncompiled() -> list[str]:
 
 
 def kernel(signature: str) -> Callable[[F], F]:
-    """Compile a function for these types now, or load it. It may call helpers of its own file only.
+    """Compile a function for these types now, or load it.
 
-    (The machine code is dated by the file of the kernel itself, so that a change elsewhere would go unnoticed.)
+    It may call helpers and read constants of its own file and of those that this one imports: see `_sources`.
     """
 
     def compiled(function: F) -> F:
@@ -84,7 +86,7 @@ def kernel(signature: str) -> Callable[[F], F]:
 
 
 def helper(function: F) -> F:
-    """A function that kernels of the same file call, above them in it; compiled into each of them."""
+    """A function that kernels call, made before them; compiled into each of them."""
     fast: F = _njit(function)
     return fast
 
@@ -154,7 +156,41 @@ def _state_of(source: Path) -> str:
 
     features = llvm.get_host_cpu_features().flatten()
     state = (sys.version, numba.__version__, llvm.get_host_cpu_name(), features, os.environ.get("NUMBA_BOUNDSCHECK"))
-    return hashlib.sha256(repr(state).encode() + source.read_bytes()).hexdigest()[:16]
+    texts = b"".join(file.read_bytes() for file in _sources(source))
+    return hashlib.sha256(repr(state).encode() + texts).hexdigest()[:16]
+
+
+def _sources(source: Path) -> list[Path]:
+    """The files that machine code of this one is made of, sorted.
+
+    Itself and all that it imports of its project, whose helpers and constants are compiled in; of imported files that
+    have compiled functions too, what these import.
+    """
+    found, ahead = {source}, [source]
+    while ahead:
+        new = _imported(ahead.pop()) - found
+        found |= new
+        ahead += [file for file in new if file != Path(__file__) and _has_compiled_functions(file)]
+    return sorted(found)
+
+
+def _has_compiled_functions(source: Path) -> bool:
+    text = source.read_bytes()
+    return b"import numba" in text or b"kernels import helper" in text
+
+
+def _imported(source: Path) -> set[Path]:
+    """The files beside this one, in its packages or their sisters, that it imports."""
+    base = source.parent
+    while (base / "__init__.py").is_file():
+        base = base.parent
+    tree = ast.parse(source.read_bytes())
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    files = (base.joinpath(*name.split(".")).with_suffix(".py") for name in names)
+    return {file for file in files if file.is_file()}
 
 
 def _is_writable(folder: Path) -> bool:

@@ -11,21 +11,27 @@ Rows that rounding could decide otherwise than in `protocol/sampling.py` are han
 logits that agree to 1e-11, or a top_p boundary within the error of a sum.
 
 In: logits float32 [N, V] in C order, keys uint64 [N]. Out: what `protocol/sampling_scan.py` makes a `RowScan` of, the
-only caller. All compiled functions of the scan are in this file: the cache on disk looks at no other for changes.
+only caller.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from numba import types
-from numba.extending import intrinsic
 
+from protocol.kernel_arithmetic import (
+    LEAST_EXPONENT_64,
+    U64,
+    bits_32,
+    exp_64,
+    float_32,
+    float_64,
+    fused,
+    summing,
+)
 from protocol.kernels import helper, kernel
 from protocol.sampling import LAST_SHIFT, MIX, STEP, UNIFORM_SCALE, UNIFORM_SHIFT
 
@@ -40,22 +46,13 @@ MAX_SORTED = 256
 MAX_EVEN_STEPS, MAX_STEPS = 16, 64
 TIE = 1e-11
 EPSILON = float(np.finfo(np.float64).eps)
-LEAST_EXPONENT = -708.0
-"""exp of anything lower counts 0: noise bridges 40.5 nats at most."""
 
-LOG2E = 1.4426950408889634
-LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-ROUNDING = 1.5 * 2.0**52
-C2, C3, C4, C5, C6, C7, C8, C9, C10, C11 = (1 / math.factorial(n) for n in range(2, 12))
-
-U64 = np.uint64
 STEP_WORD = U64(STEP)
 SHIFT_1, FACTOR_1 = U64(MIX[0][0]), U64(MIX[0][1])
 SHIFT_2, FACTOR_2 = U64(MIX[1][0]), U64(MIX[1][1])
 SHIFT_3, SHIFT_U = U64(LAST_SHIFT), U64(UNIFORM_SHIFT)
 HALF_STEP = UNIFORM_SCALE / 2
 ONE_BITS = U64(0x3FF0000000000000)
-EXPONENT_BIAS, EXPONENT_SHIFT = U64(1023), U64(52)
 LEAST_LOGIT = np.finfo(np.float32).min
 NO, YES, PLUS_ZERO = np.float32(0.0), np.float32(1.0), np.float32(0.0)
 KEY_MASK = np.int32(0x7FFFFFFF)
@@ -73,43 +70,6 @@ Rule = tuple[float, int, float]
 Ends = tuple[np.float32, np.float32]
 Needed = tuple[Int, float]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def helper_with(*freedoms: str) -> Callable[[F], F]:
-    """A helper whose arithmetic may be rearranged as these flags of LLVM say."""
-
-    def compiled(function: F) -> F:
-        fast: Any = numba.njit(error_model="numpy", fastmath=set(freedoms))(function)
-        return cast(F, fast)
-
-    return compiled
-
-
-summing = helper_with("contract", "reassoc", "nsz")
-"""Sums in any order, so that they use vectors."""
-fused = helper_with("contract")
-"""a · b + c in one rounding where the processor can."""
-
-
-def _cast(source: types.Type, target: types.Type) -> Callable[[Any], Any]:
-    """The same 64 bits as another type."""
-
-    def typed(typing_context: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.bitcast(args[0], context.get_value_type(target))
-
-        return target(source), generate
-
-    made: Any = intrinsic(typed)
-    return cast(Callable[[Any], Any], made)
-
-
-_bits = _cast(types.float64, types.uint64)
-_float = _cast(types.uint64, types.float64)
-_bits32 = _cast(types.float32, types.int32)
-_float32 = _cast(types.int32, types.float32)
-
 
 @helper
 def order_key(bits: np.int32) -> np.int32:
@@ -119,7 +79,7 @@ def order_key(bits: np.int32) -> np.int32:
 
 @helper
 def from_order_key(key: Int) -> np.float32:
-    level: np.float32 = _float32(order_key(np.int32(key)))
+    level: np.float32 = float_32(order_key(np.int32(key)))
     return level
 
 
@@ -135,27 +95,11 @@ def order_range(bits: npt.NDArray[np.int32]) -> tuple[Int, Int]:
 
 @fused
 def fill_weights(row: Logits, top: float, rate: float, w: Floats) -> None:
-    """exp((logit − top) · rate) by 2^k · P(r), with a Taylor polynomial of degree 11 on |r| <= ln 2 / 2."""
+    """exp((logit − top) · rate)."""
     for i in range(row.shape[0]):
         x: float = (np.float64(row[i]) - top) * rate
-        x = x if x > LEAST_EXPONENT else LEAST_EXPONENT
-        shifted = x * LOG2E + ROUNDING
-        k = shifted - ROUNDING
-        r = x - k * LN2_HIGH
-        r = r - k * LN2_LOW
-        p = C11 * r + C10
-        p = p * r + C9
-        p = p * r + C8
-        p = p * r + C7
-        p = p * r + C6
-        p = p * r + C5
-        p = p * r + C4
-        p = p * r + C3
-        p = p * r + C2
-        p = p * r + 1.0
-        p = p * r + 1.0
-        power = _float((_bits(shifted) + EXPONENT_BIAS) << EXPONENT_SHIFT)
-        w[i] = p * power if x > LEAST_EXPONENT else 0.0
+        weight = exp_64(x)
+        w[i] = weight if x > LEAST_EXPONENT_64 else 0.0  # noise bridges 40.5 nats at most
 
 
 @summing
@@ -165,7 +109,7 @@ def weight_sums(row: Logits, top: float, rate: float, w: Floats) -> tuple[float,
     for i in range(row.shape[0]):
         x = (np.float64(row[i]) - top) * rate
         total += w[i]
-        weighted += w[i] * (x if x > LEAST_EXPONENT else LEAST_EXPONENT)
+        weighted += w[i] * (x if x > LEAST_EXPONENT_64 else LEAST_EXPONENT_64)
     return total, weighted
 
 
@@ -193,7 +137,7 @@ def middle(low: np.float32, high: np.float32, step: int) -> np.float32:
     """A level between two: their mean at first, then the middle one of the floats between them."""
     if step < MAX_EVEN_STEPS:
         return np.float32(0.5 * (np.float64(low) + np.float64(high)))
-    return from_order_key((np.int64(order_key(_bits32(low))) + order_key(_bits32(high))) >> 1)
+    return from_order_key((np.int64(order_key(bits_32(low))) + order_key(bits_32(high))) >> 1)
 
 
 @helper
@@ -244,7 +188,7 @@ def by_rank(row: Logits, ids: Ints) -> Ints:
         return ids
     keys = np.empty_like(ids)
     for j in range(ids.shape[0]):
-        rank = ~np.int64(order_key(_bits32(row[ids[j]] + PLUS_ZERO)))  # −0 is equal to 0
+        rank = ~np.int64(order_key(bits_32(row[ids[j]] + PLUS_ZERO)))  # −0 is equal to 0
         keys[j] = (rank << 32) | ids[j]
     keys.sort()
     return keys & 0xFFFFFFFF
@@ -332,7 +276,7 @@ def near_ones(start: np.uint64, steps: Words, w: Floats, bound: float, short_of_
         z = (z ^ (z >> SHIFT_1)) * FACTOR_1
         z = (z ^ (z >> SHIFT_2)) * FACTOR_2
         z = z ^ (z >> SHIFT_3)
-        short = 2.0 - _float((z >> SHIFT_U) | ONE_BITS) - HALF_STEP
+        short = 2.0 - float_64((z >> SHIFT_U) | ONE_BITS) - HALF_STEP
         short_of_one[i] = short
         num_hits += short <= bound * w[i]
     return num_hits

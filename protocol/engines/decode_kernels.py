@@ -6,116 +6,33 @@
     swiglu    gate | up ─▶ silu(gate) · up
 
 Rows may differ in length as they like. In: float32 arrays in C order; in a bfloat16 engine they hold bfloat16 values,
-and `is_bf16` rounds where its forward pass does. Out: float32 arrays, filled in. `protocol/engines/decoder.py` is the
-only caller, and has the same in plain torch. All compiled functions are in this file: the cache on disk looks at no
-other for changes.
+and `is_bf16` rounds where its forward pass does. Out: float32 arrays, filled in. `protocol/engines/parts.py` calls
+them, and has the same in plain torch; `step_kernel.py` makes one kernel of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, cast
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from protocol.engines.lanes import LANES, VECTOR, Lanes, loops
+from protocol.kernel_arithmetic import F32, ONE, U64, as_bf16, exp_32, fused, summing
 from protocol.kernels import helper, kernel
 
 Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.uint64]
 Index = int | np.uint64
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-F32, U64 = np.float32, np.uint64
 U0, U1, U2, U3, U4 = (U64(n) for n in range(5))
-ZERO, ONE = F32(0), F32(1)
-WORD = ir.IntType(32)
-LANES = 16
 U_LANES = U64(LANES)
-VECTOR = ir.VectorType(ir.FloatType(), LANES)
-loops: Any = cgutils  # it has no types
-LEAST_EXPONENT = F32(-87.0)
-"""exp of anything lower counts as of this: 1e-38."""
-LOG2E, LN2_HIGH, LN2_LOW = F32(math.log2(math.e)), F32(0.693359375), F32(-2.12194440e-4)
-ROUNDING = F32(1.5 * 2.0**23)
-C2, C3, C4, C5, C6 = (F32(1 / math.factorial(n)) for n in range(2, 7))
-
-
-def helper_with(*freedoms: str) -> Callable[[F], F]:
-    """A helper whose arithmetic may be rearranged as these flags of LLVM say."""
-
-    def compiled(function: F) -> F:
-        fast: Any = numba.njit(error_model="numpy", fastmath=set(freedoms))(function)
-        return cast(F, fast)
-
-    return compiled
-
-
-summing = helper_with("contract", "reassoc", "nsz")
-"""Sums in any order, so that they use vectors."""
-fused = helper_with("contract")
-"""a · b + c in one rounding where the processor can."""
-
-
-def _instructions(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A function of so many float32 values to one, given by the instructions that LLVM is to emit."""
-
-    def emitting(emit: Callable[..., Any]) -> Callable[..., Any]:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return emit(builder, *args)
-
-        signature = types.float32(*[types.float32] * count)
-
-        def one(typing_context: Any, x: Any) -> Any:
-            return signature, generate
-
-        def two(typing_context: Any, x: Any, y: Any) -> Any:
-            return signature, generate
-
-        made: Any = intrinsic(one if count == 1 else two)
-        return cast(Callable[..., Any], made)
-
-    return emitting
-
-
-@_instructions(2)
-def _times_power(builder: Any, value: Any, shifted: Any) -> Any:
-    """value · 2^k, where `shifted` is k + ROUNDING."""
-    bits, power = (builder.bitcast(word, WORD) for word in (value, shifted))
-    return builder.bitcast(builder.add(bits, builder.shl(power, WORD(23))), ir.FloatType())
-
-
-@_instructions(1)
-def _as_bf16(builder: Any, value: Any) -> Any:
-    """The nearest bfloat16, ties to even."""
-    bits = builder.bitcast(value, WORD)
-    odd = builder.and_(builder.lshr(bits, WORD(16)), WORD(1))
-    bits = builder.add(bits, builder.add(odd, WORD(0x7FFF)))
-    return builder.bitcast(builder.and_(bits, WORD(0xFFFF0000)), ir.FloatType())
-
-
-@fused
-def exp(x: Any) -> Any:
-    """exp(x) for x <= 88 to 1e-7, by 2^k · P(r) with |r| <= ln 2 / 2."""
-    x = x if x > LEAST_EXPONENT else LEAST_EXPONENT
-    shifted = x * LOG2E + ROUNDING
-    k = shifted - ROUNDING
-    r = x - k * LN2_HIGH
-    r = r - k * LN2_LOW
-    p = C6 * r + C5
-    p = p * r + C4
-    p = p * r + C3
-    p = p * r + C2
-    p = p * r + ONE
-    p = p * r + ONE
-    return _times_power(p, shifted)
+ZERO = F32(0)
 
 
 @summing
@@ -130,39 +47,49 @@ def sum_of_squares(row: Floats) -> Any:
 def scale_row(row: Floats, weight: Floats, scale: Any, is_bf16: bool, out: Floats) -> None:
     if is_bf16:
         for i in range(row.shape[0]):
-            out[i] = weight[i] * _as_bf16(row[i] * scale)
+            out[i] = weight[i] * as_bf16(row[i] * scale)
     else:
         for i in range(row.shape[0]):
             out[i] = weight[i] * (row[i] * scale)
 
 
-@kernel("void(float32[:,::1], float32[::1], float32, boolean, float32[:,::1])")
-def normed(x: Floats, weight: Floats, eps: Any, is_bf16: bool, out: Floats) -> None:
-    """x [B, H] / rms(x) · weight [H] into `out` [B, H]."""
+@helper
+def norm_rows(x: Floats, weight: Floats, eps: Any, is_bf16: bool, out: Floats) -> None:
     for b in range(x.shape[0]):
         mean_square = sum_of_squares(x[b]) / F32(x.shape[1])
         scale_row(x[b], weight, ONE / F32(math.sqrt(mean_square + eps)), is_bf16, out[b])
+
+
+@kernel("void(float32[:,::1], float32[::1], float32, boolean, float32[:,::1])")
+def normed(x: Floats, weight: Floats, eps: Any, is_bf16: bool, out: Floats) -> None:
+    """x [B, H] / rms(x) · weight [H] into `out` [B, H]."""
+    norm_rows(x, weight, eps, is_bf16, out)
 
 
 @fused
 def swiglu_row(gate: Floats, up: Floats, is_bf16: bool, out: Floats) -> None:
     for i in range(out.shape[0]):
         # The smaller exponential of the two that a sigmoid can be made of: it doesn't overflow.
-        small = exp(-abs(gate[i]))
+        small = exp_32(-abs(gate[i]))
         silu = gate[i] * (ONE if gate[i] >= ZERO else small) / (ONE + small)
         out[i] = silu * up[i]
     if is_bf16:
         for i in range(out.shape[0]):
-            small = exp(-abs(gate[i]))
-            out[i] = _as_bf16(gate[i] * (ONE if gate[i] >= ZERO else small) / (ONE + small)) * up[i]
+            small = exp_32(-abs(gate[i]))
+            out[i] = as_bf16(gate[i] * (ONE if gate[i] >= ZERO else small) / (ONE + small)) * up[i]
+
+
+@helper
+def swiglu_rows(both: Floats, is_bf16: bool, out: Floats) -> None:
+    width = out.shape[1]
+    for b in range(both.shape[0]):
+        swiglu_row(both[b, :width], both[b, width:], is_bf16, out[b])
 
 
 @kernel("void(float32[:,::1], boolean, float32[:,::1])")
 def swiglu(both: Floats, is_bf16: bool, out: Floats) -> None:
     """silu(gate) · up into `out` [B, I]; `both` [B, 2 I] has the gates first."""
-    width = out.shape[1]
-    for b in range(both.shape[0]):
-        swiglu_row(both[b, :width], both[b, width:], is_bf16, out[b])
+    swiglu_rows(both, is_bf16, out)
 
 
 @fused
@@ -174,60 +101,13 @@ def rotate(x: Floats, start: Index, cosines: Floats, sines: Floats, angle: Index
         x[start + half + i] = b * cosines[angle + i] + a * sines[angle + i]
     if is_bf16:
         for i in range(half + half):
-            x[start + i] = _as_bf16(x[start + i])
+            x[start + i] = as_bf16(x[start + i])
 
 
 @helper
 def copy(source: Floats, start: Index, target: Floats, place: Index, count: Index) -> None:
     for i in range(count):
         target[place + i] = source[start + i]
-
-
-class Lanes:
-    """Emits instructions on vectors of LANES float32 values, which LLVM fits to the processor's own."""
-
-    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
-        self._context, self._builder, self._signature, self._args = context, builder, signature, args
-
-    def pointer(self, array: int, start: int) -> Any:
-        """To an element: argument number `array` at the index that argument number `start` is."""
-        made = self._context.make_array(self._signature.args[array])(self._context, self._builder, self._args[array])
-        return self._builder.gep(made.data, [self._args[start]])
-
-    def load(self, pointer: Any, offset: Any) -> Any:
-        return self._builder.load(self._vector_at(pointer, offset), align=4)
-
-    def store(self, value: Any, pointer: Any, offset: Any) -> None:
-        self._builder.store(value, self._vector_at(pointer, offset), align=4)
-
-    def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
-        """a · b + c, in one rounding where the processor can."""
-        return self._builder.fadd(self._builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
-
-    def broadcast(self, pointer: Any, offset: Any) -> Any:
-        one = self._builder.load(self._builder.gep(pointer, [offset]))
-        first = self._builder.insert_element(ir.Constant(VECTOR, ir.Undefined), one, WORD(0))
-        return self._builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(WORD, LANES), [0] * LANES))
-
-    def four_sums(self, vectors: Sequence[Any]) -> Any:
-        """The sums of the lanes of four vectors, as a vector of four."""
-        halves = list(vectors)
-        width = LANES
-        while width > 4:
-            width //= 2
-            halves = [self._sum_of(x, x, list(range(width)), list(range(width, 2 * width))) for x in halves]
-        low, high = (self._sum_of(halves[n], halves[n + 1], [0, 1, 4, 5], [2, 3, 6, 7]) for n in (0, 2))
-        return self._sum_of(low, high, [0, 2, 4, 6], [1, 3, 5, 7])
-
-    def _sum_of(self, a: Any, b: Any, first: list[int], second: list[int]) -> Any:
-        parts = [
-            self._builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(WORD, len(mask)), mask))
-            for mask in (first, second)
-        ]
-        return self._builder.fadd(*parts)
-
-    def _vector_at(self, pointer: Any, offset: Any) -> Any:
-        return self._builder.bitcast(self._builder.gep(pointer, [offset]), VECTOR.as_pointer())
 
 
 @intrinsic
@@ -335,7 +215,7 @@ def softmax(x: Floats, start: Index, count: Index, scale: Any) -> Any:
     for t in range(count):
         top = x[start + t] if x[start + t] > top else top
     for t in range(count):
-        x[start + t] = exp(scale * (x[start + t] - top))
+        x[start + t] = exp_32(scale * (x[start + t] - top))
     total = ZERO
     for t in range(count):
         total += x[start + t]
@@ -346,6 +226,45 @@ def softmax(x: Floats, start: Index, count: Index, scale: Any) -> Any:
 def times(x: Floats, start: Index, count: Index, factor: Any) -> None:
     for i in range(count):
         x[start + i] *= factor
+
+
+@helper
+def attend_rows(
+    heads: Floats, keys: Floats, values: Floats, layer: Index, tables: Indices, slots: Indices, positions: Indices,
+    cosines: Floats, sines: Floats, shape: Any, is_bf16: bool, scores: Floats, out: Floats,
+) -> None:  # fmt: skip
+    """As `attend`; `layer` is where the layer's part of `keys` and `values` begins."""
+    num_queries, num_kv, size, block_size = shape
+    group, num_heads = num_queries // num_kv, num_queries + num_kv + num_kv
+    half, scale = size // U2, ONE / F32(math.sqrt(size))
+    for b in range(positions.shape[0]):
+        position, slot = positions[b], slots[b]
+        count, row = position + U1, np.uint64(b) * num_heads * size
+        for h in range(num_queries + num_kv):
+            rotate(heads, row + h * size, cosines, sines, position * half, half, is_bf16)
+        block, place = tables[slot, position // block_size], position % block_size
+        for h in range(num_kv):
+            new = row + (num_queries + h) * size
+            target = layer + ((block * num_kv + h) * block_size + place) * size
+            copy(heads, new, keys, target, size)
+            copy(heads, new + num_kv * size, values, target, size)
+            first = h * group
+            for start in range(U0, count, block_size):
+                inside = min(block_size, count - start)
+                k = layer + (tables[slot, start // block_size] * num_kv + h) * block_size * size
+                for g in range(group):
+                    score_block(heads, row + (first + g) * size, keys, k, inside, size, scores, g * count + start)
+            o = (np.uint64(b) * num_queries + first) * size
+            for i in range(group * size):
+                out[o + i] = ZERO
+            for g in range(group):
+                share = softmax(scores, g * count, count, scale)
+                times(scores, g * count, count, share)
+            for start in range(U0, count, block_size):
+                inside = min(block_size, count - start)
+                v = layer + (tables[slot, start // block_size] * num_kv + h) * block_size * size
+                for g in range(group):
+                    mix_block(out, o + g * size, scores, g * count + start, values, v, inside, size)
 
 
 @kernel(
@@ -363,34 +282,4 @@ def attend(
     `cosines`, `sines` [positions, D / 2]. `shape` is (Q, K, D, block size); `scores` has room for Q / K times the
     longest row's tokens. `out` [B, Q, D] is filled in.
     """
-    num_queries, num_kv, size, block_size = shape
-    group, num_heads = num_queries // num_kv, num_queries + num_kv + num_kv
-    half, scale = size // U2, ONE / F32(math.sqrt(size))
-    for b in range(positions.shape[0]):
-        position, slot = positions[b], slots[b]
-        count, row = position + U1, np.uint64(b) * num_heads * size
-        for h in range(num_queries + num_kv):
-            rotate(heads, row + h * size, cosines, sines, position * half, half, is_bf16)
-        block, place = tables[slot, position // block_size], position % block_size
-        for h in range(num_kv):
-            new = row + (num_queries + h) * size
-            target = ((block * num_kv + h) * block_size + place) * size
-            copy(heads, new, keys, target, size)
-            copy(heads, new + num_kv * size, values, target, size)
-            first = h * group
-            for start in range(U0, count, block_size):
-                inside = min(block_size, count - start)
-                k = (tables[slot, start // block_size] * num_kv + h) * block_size * size
-                for g in range(group):
-                    score_block(heads, row + (first + g) * size, keys, k, inside, size, scores, g * count + start)
-            o = (np.uint64(b) * num_queries + first) * size
-            for i in range(group * size):
-                out[o + i] = ZERO
-            for g in range(group):
-                share = softmax(scores, g * count, count, scale)
-                times(scores, g * count, count, share)
-            for start in range(U0, count, block_size):
-                inside = min(block_size, count - start)
-                v = (tables[slot, start // block_size] * num_kv + h) * block_size * size
-                for g in range(group):
-                    mix_block(out, o + g * size, scores, g * count + start, values, v, inside, size)
+    attend_rows(heads, keys, values, U0, tables, slots, positions, cosines, sines, shape, is_bf16, scores, out)

@@ -5,7 +5,8 @@
 
 The same numbers as `protocol/forward.py` up to float noise, whose packed attention it shares. In: weights, a paged
 cache. Out: hidden states after the final norm, and `logits`. What isn't a matrix product is compiled
-(`decode_kernels.py`) on processors that have numba, else plain torch.
+(`decode_kernels.py`) on processors that have numba, else plain torch; steps of small models are so as a whole
+(`whole_step.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch.nn import functional
 from protocol.engines.packed_linear import PackedLinear
 from protocol.engines.paged_cache import Blocks, PagedCache
 from protocol.engines.parts import Indices, Norm, Parts, make_parts
+from protocol.engines.whole_step import WholeStep, fits
 from protocol.errors import ProofpoolError
 from protocol.forward import Rope, attend_packed, rope_tables, rotate
 from protocol.packing import Packing
@@ -73,6 +75,7 @@ class Decoder:
         self._norm = parts.norm(cast["model.norm.weight"])
         self._head = PackedLinear(self._embeddings if config.tie_word_embeddings else cast["lm_head.weight"])
         self._rope = rope_tables(config, dtype)
+        self._whole = WholeStep(config, cast) if fits(config, dtype) else None
 
     @property
     def cache_dtype(self) -> torch.dtype:
@@ -103,6 +106,8 @@ class Decoder:
         Row b's blocks are `tables[slots[b]]`, and it has `positions[b]` earlier tokens.
         """
         self.check_length(int(positions.max()) + 1)
+        if self._whole is not None:
+            return self._whole(tokens, cache, tables, slots, positions)
         x = functional.embedding(tokens, self._embeddings)
         attend = self._parts.attention(cache, tables, slots, positions)
         for index, layer in enumerate(self._layers):

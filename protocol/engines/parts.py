@@ -23,6 +23,7 @@ from protocol.forward import rope_tables, rotate
 from protocol.kernels import are_enabled
 from protocol.weights import ModelConfig
 
+Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.uint64]
 Norm = Callable[[Tensor], Tensor]
 """[B, H] to x / rms(x) · weight."""
@@ -55,6 +56,12 @@ def make_parts(config: ModelConfig, dtype: torch.dtype) -> Parts:
     return CompiledParts(config, dtype) if are_enabled() else PlainParts(config, dtype)
 
 
+def flat_rope(config: ModelConfig, dtype: torch.dtype) -> tuple[Floats, Floats]:
+    """Cosines and sines [positions, D / 2], flat, with the values that they have in `dtype`."""
+    cosines, sines = (table[:, 0, config.head_dim // 2 :].float() for table in rope_tables(config, dtype))
+    return cosines.flatten().numpy(), sines.flatten().numpy()
+
+
 class CompiledParts:
     """Computes in float32, and rounds where a bfloat16 forward pass does."""
 
@@ -69,8 +76,7 @@ class CompiledParts:
         num_queries, num_kv, self._head_dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         self._width, self._group = num_queries * self._head_dim, num_queries // num_kv
         self._shape = tuple(map(np.uint64, (num_queries, num_kv, self._head_dim, BLOCK_TOKENS)))
-        cosines, sines = (table[:, 0, self._head_dim // 2 :].float() for table in rope_tables(config, dtype))
-        self._cosines, self._sines = (table.flatten().numpy() for table in (cosines, sines))
+        self._cosines, self._sines = flat_rope(config, dtype)
 
     def norm(self, weight: Tensor) -> Norm:
         factors = weight.float().numpy()

@@ -81,6 +81,50 @@ def test_a_changed_file_is_compiled_anew(kernel_file: Path, tmp_path: Path) -> N
     assert "kernels.compiling" in run(kernel_file, tmp_path / "cache")
 
 
+def test_a_change_in_what_a_file_imports_is_compiled_anew(kernel_file: Path, tmp_path: Path) -> None:
+    """Another file's helpers and constants are part of the machine code."""
+    shared = tmp_path / "shared.py"
+    shared.write_text("TWO = 2\n")
+    kernel_file.write_text("from shared import TWO\n" + SMALL.replace("2 *", "TWO *"))
+    run(kernel_file, tmp_path / "cache")
+    shared.write_text("TWO = 3\n")
+    kernel_file.write_text(kernel_file.read_text().replace("41", "61"))
+    assert "kernels.compiling" in run(kernel_file, tmp_path / "cache")
+
+
+def test_machine_code_counts_helpers_of_helpers_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    texts = {
+        "package/small": "import numpy\nfrom package import helpers\nfrom package.plain import TWO",
+        "package/helpers": "import numba\nfrom package.constants import THREE",
+        "package/plain": "from package.far import FOUR\nTWO = 2",
+        "package/constants": "THREE = 3",
+        "package/far": "FOUR = 4",
+        "package/numpy": "",
+    }
+    for name, text in texts.items():
+        tmp_path.joinpath(name).with_suffix(".py").write_text(text)
+    small = tmp_path / "package" / "small.py"
+    assert {file.stem for file in kernels._sources(small)} == {"small", "helpers", "plain", "constants"}
+    states = {kernels._state_of(small)}
+    for number, name in enumerate(["small", "helpers", "plain", "constants"], 2):
+        (tmp_path / "package" / f"{name}.py").write_text(texts[f"package/{name}"] + "\n# changed")
+        states.add(kernels._state_of(small))
+        assert len(states) == number
+    (tmp_path / "package" / "far.py").write_text("FOUR = 5")
+    assert kernels._state_of(small) in states
+
+
+def test_the_kernels_of_this_project_count_the_files_that_they_share() -> None:
+    root = Path(kernels.__file__).parent
+    names = {file.relative_to(root).as_posix() for file in kernels._sources(root / "engines" / "step_kernel.py")}
+    assert names == {
+        "engines/decode_kernels.py", "engines/lanes.py", "engines/step_kernel.py", "kernel_arithmetic.py", "kernels.py"
+    }  # fmt: skip
+    assert root / "sampling.py" in kernels._sources(root / "sampling_kernels.py")
+
+
 @pytest.mark.parametrize("size", [0, 40])
 def test_damaged_machine_code_is_compiled_anew(kernel_file: Path, tmp_path: Path, size: int) -> None:
     """A full disk or a lost power cut the file short."""

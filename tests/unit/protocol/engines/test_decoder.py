@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from protocol.engines import whole_step
 from protocol.engines.decoder import Decoder
 from protocol.engines.paged_cache import PagedCache, num_blocks
 from protocol.errors import MalformedFile, ProofpoolError
@@ -26,10 +27,18 @@ GROUPED = ModelConfig(
 )  # fmt: skip
 
 
-@pytest.fixture(params=["compiled", "plain"])
+BIASED = ModelConfig(
+    model_type="llama", vocab_size=50, hidden_size=192, intermediate_size=96, num_hidden_layers=3, attention_bias=True,
+    num_attention_heads=6, num_key_value_heads=2, head_dim=32, max_position_embeddings=64,
+)  # fmt: skip
+
+
+@pytest.fixture(params=["whole", "in parts", "plain"])
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "plain":
         monkeypatch.setenv("PROOFPOOL_KERNELS", "plain")
+    if request.param == "in parts":
+        monkeypatch.setattr(whole_step, "MOST_WEIGHTS", 0)
     return str(request.param)
 
 
@@ -61,7 +70,7 @@ def decoded(config: ModelConfig, dtype: torch.dtype, sequences: list[torch.Tenso
     return list(torch.stack(found, dim=1))
 
 
-@pytest.mark.parametrize("config", [MULTI_HEAD, GROUPED], ids=["multi-head", "grouped"])
+@pytest.mark.parametrize("config", [MULTI_HEAD, GROUPED, BIASED], ids=["multi-head", "grouped", "biased"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.1)], ids=["f32", "bf16"])
 @torch.inference_mode()
 def test_states_are_those_of_a_packed_forward(
