@@ -21,18 +21,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 F32, U64 = np.float32, np.uint64
 WORD = ir.IntType(32)
 
-LEAST_EXPONENT_32, LEAST_EXPONENT_64 = F32(-87.0), -708.0
+LEAST_EXPONENT_32, LEAST_EXPONENT_64 = -87.0, -708.0
 """exp of anything lower counts as of these: 1e-38 and 1e-308."""
-LOG2E_64, LOG2E_32 = math.log2(math.e), F32(math.log2(math.e))
-LN2_HIGH_32, LN2_LOW_32 = F32(0.693359375), F32(-2.12194440e-4)
+LOG2E_64, LOG2E_32 = math.log2(math.e), float(F32(math.log2(math.e)))
+LN2_HIGH_32, LN2_LOW_32 = 0.693359375, float(F32(-2.12194440e-4))
 LN2_HIGH_64, LN2_LOW_64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 """ln 2 in two parts, of which k times the first one is exact."""
-ROUNDING_32, ROUNDING_64 = F32(1.5 * 2.0**23), 1.5 * 2.0**52
+ROUNDING_32, ROUNDING_64 = 1.5 * 2.0**23, 1.5 * 2.0**52
 """Added to a number, they leave the nearest integer in its last bits."""
 EXPONENT_BIAS, EXPONENT_SHIFT = U64(1023), U64(52)
 ONE = F32(1)
 C2, C3, C4, C5, C6, C7, C8, C9, C10, C11 = (1 / math.factorial(n) for n in range(2, 12))
-S2, S3, S4, S5, S6 = (F32(1 / math.factorial(n)) for n in range(2, 7))
+TAYLOR_32 = [float(F32(1 / math.factorial(n))) for n in range(7)]
 
 
 def helper_with(*freedoms: str) -> Callable[[F], F]:
@@ -43,6 +43,12 @@ def helper_with(*freedoms: str) -> Callable[[F], F]:
         return cast(F, fast)
 
     return compiled
+
+
+def inlined(function: F) -> F:
+    """A helper that becomes a part of its callers always: a call counts references to each array."""
+    fast: Any = numba.njit(error_model="numpy", fastmath={"contract"}, forceinline=True)(function)
+    return cast(F, fast)
 
 
 summing = helper_with("contract", "reassoc", "nsz")
@@ -100,28 +106,33 @@ def as_bf16(builder: Any, value: Any) -> Any:
     return builder.bitcast(builder.and_(bits, WORD(0xFFFF0000)), ir.FloatType())
 
 
-@instructions(2)
-def _times_power(builder: Any, value: Any, shifted: Any) -> Any:
-    """value · 2^k, where `shifted` is k + ROUNDING_32: in 32-bit words, which numba would widen."""
-    bits, power = (builder.bitcast(word, WORD) for word in (value, shifted))
-    return builder.bitcast(builder.add(bits, builder.shl(power, WORD(23))), ir.FloatType())
+def emit_exp(builder: Any, x: Any) -> Any:
+    """exp of a float32 <= 88, or of a vector of them, to 3e-7: 2^k · P(r) with |r| <= ln 2 / 2."""
+    lanes = x.type.count if isinstance(x.type, ir.VectorType) else 0
+    words = ir.VectorType(WORD, lanes) if lanes else WORD
+
+    def constant(value: float) -> Any:
+        return ir.Constant(x.type, [value] * lanes if lanes else value)
+
+    def multiply_add(a: Any, b: Any, c: Any) -> Any:
+        return builder.fadd(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
+
+    least = constant(LEAST_EXPONENT_32)
+    x = builder.select(builder.fcmp_ordered(">", x, least), x, least)
+    shifted = multiply_add(x, constant(LOG2E_32), constant(ROUNDING_32))
+    k = builder.fsub(shifted, constant(ROUNDING_32))
+    r = multiply_add(k, constant(-LN2_HIGH_32), x)
+    r = multiply_add(k, constant(-LN2_LOW_32), r)
+    power = constant(TAYLOR_32[-1])
+    for coefficient in reversed(TAYLOR_32[:-1]):
+        power = multiply_add(power, r, constant(coefficient))
+    # In words of 32 bits: `shifted` has k in its last ones, which become the exponent's.
+    shift = ir.Constant(words, [23] * lanes if lanes else 23)
+    raised = builder.shl(builder.bitcast(shifted, words), shift)
+    return builder.bitcast(builder.add(builder.bitcast(power, words), raised), x.type)
 
 
-@fused
-def exp_32(x: Any) -> Any:
-    """exp of a float32 <= 88 to 3e-7, by 2^k · P(r) with |r| <= ln 2 / 2."""
-    x = x if x > LEAST_EXPONENT_32 else LEAST_EXPONENT_32
-    shifted = x * LOG2E_32 + ROUNDING_32
-    k = shifted - ROUNDING_32
-    r = x - k * LN2_HIGH_32
-    r = r - k * LN2_LOW_32
-    p = S6 * r + S5
-    p = p * r + S4
-    p = p * r + S3
-    p = p * r + S2
-    p = p * r + ONE
-    p = p * r + ONE
-    return _times_power(p, shifted)
+exp_32 = instructions(1)(emit_exp)
 
 
 @fused

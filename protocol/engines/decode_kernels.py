@@ -23,7 +23,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from protocol.engines.lanes import LANES, VECTOR, Lanes, loops
-from protocol.kernel_arithmetic import F32, ONE, U64, as_bf16, exp_32, fused, summing
+from protocol.kernel_arithmetic import F32, ONE, U64, as_bf16, emit_exp, exp_32, fused, inlined, summing
 from protocol.kernels import helper, kernel
 
 Floats = npt.NDArray[np.float32]
@@ -92,22 +92,95 @@ def swiglu(both: Floats, is_bf16: bool, out: Floats) -> None:
     swiglu_rows(both, is_bf16, out)
 
 
-@fused
+@intrinsic
+def _rotate_lanes(typing_context: Any, x: Any, i: Any, cosines: Any, c: Any, sines: Any, s: Any, half: Any) -> Any:
+    """`rotate` where `half` is a multiple of LANES, without the rounding."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes, half = Lanes(context, builder, signature, args), args[6]
+        head, cosine, sine = lanes.pointer(0, 1), lanes.pointer(2, 3), lanes.pointer(4, 5)
+        with loops.for_range_slice(builder, half.type(0), half, half.type(LANES), half.type) as (at, _):
+            other = builder.add(at, half)
+            a, b, cos, sin = (lanes.load(*place) for place in ((head, at), (head, other), (cosine, at), (sine, at)))
+            lanes.store(lanes.multiply_add(builder.fneg(b), sin, builder.fmul(a, cos)), head, at)
+            lanes.store(lanes.multiply_add(a, sin, builder.fmul(b, cos)), head, other)
+        return context.get_dummy_value()
+
+    return types.void(x, i, cosines, c, sines, s, half), generate
+
+
+@intrinsic
+def _copy_lanes(typing_context: Any, source: Any, i: Any, target: Any, j: Any, count: Any) -> Any:
+    """`count` is a multiple of LANES."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes, count = Lanes(context, builder, signature, args), args[4]
+        here, there = lanes.pointer(0, 1), lanes.pointer(2, 3)
+        with loops.for_range_slice(builder, count.type(0), count, count.type(LANES), count.type) as (at, _):
+            lanes.store(lanes.load(here, at), there, at)
+        return context.get_dummy_value()
+
+    return types.void(source, i, target, j, count), generate
+
+
+@intrinsic
+def _softmax(typing_context: Any, x: Any, start: Any, count: Any, scale: Any) -> Any:
+    """exp(scale · x) over their sum, in place; what there is more up to whole LANES becomes 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes, count = Lanes(context, builder, signature, args), args[2]
+        values, size = lanes.pointer(0, 1), count.type
+        least, zeros = (ir.Constant(VECTOR, [value] * LANES) for value in (-math.inf, 0.0))
+        largest, total = (loops.alloca_once_value(builder, value) for value in (least, zeros))
+
+        def each() -> Any:
+            return loops.for_range_slice(builder, size(0), count, size(LANES), size)
+
+        with each() as (at, _):
+            value = builder.select(lanes.are_below(at, count), lanes.load(values, at), least)
+            builder.store(lanes.greater(value, builder.load(largest)), largest)
+        top = lanes.spread(lanes.fold(builder.load(largest), lanes.greater))
+        factor = lanes.spread(args[3])
+        with each() as (at, _):
+            weight = emit_exp(builder, builder.fmul(factor, builder.fsub(lanes.load(values, at), top)))
+            weight = builder.select(lanes.are_below(at, count), weight, zeros)
+            lanes.store(weight, values, at)
+            builder.store(builder.fadd(weight, builder.load(total)), total)
+        whole = lanes.fold(builder.load(total), builder.fadd)
+        share = lanes.spread(builder.fdiv(ir.Constant(whole.type, 1.0), whole))
+        with each() as (at, _):
+            lanes.store(builder.fmul(share, lanes.load(values, at)), values, at)
+        return context.get_dummy_value()
+
+    return types.void(x, start, count, scale), generate
+
+
+rotate_lanes, copy_lanes = cast(Callable[..., None], _rotate_lanes), cast(Callable[..., None], _copy_lanes)
+softmax = cast(Callable[..., None], _softmax)
+
+
+@inlined
 def rotate(x: Floats, start: Index, cosines: Floats, sines: Floats, angle: Index, half: Index, is_bf16: bool) -> None:
     """The pairs (i, i + D / 2) of the head at `start` by the angles at `angle`, in place."""
-    for i in range(half):
-        a, b = x[start + i], x[start + half + i]
-        x[start + i] = a * cosines[angle + i] - b * sines[angle + i]
-        x[start + half + i] = b * cosines[angle + i] + a * sines[angle + i]
+    if half % U_LANES == U0:
+        rotate_lanes(x, start, cosines, angle, sines, angle, half)
+    else:
+        for i in range(half):
+            a, b = x[start + i], x[start + half + i]
+            x[start + i] = a * cosines[angle + i] - b * sines[angle + i]
+            x[start + half + i] = b * cosines[angle + i] + a * sines[angle + i]
     if is_bf16:
         for i in range(half + half):
             x[start + i] = as_bf16(x[start + i])
 
 
-@helper
+@inlined
 def copy(source: Floats, start: Index, target: Floats, place: Index, count: Index) -> None:
-    for i in range(count):
-        target[place + i] = source[start + i]
+    if count % U_LANES == U0:
+        copy_lanes(source, start, target, place, count)
+    else:
+        for i in range(count):
+            target[place + i] = source[start + i]
 
 
 @intrinsic
@@ -184,7 +257,7 @@ def add_one(out: Floats, i: Index, weight: Any, values: Floats, j: Index, size: 
         out[i + d] += weight * values[j + d]
 
 
-@helper
+@inlined
 def score_block(
     query: Floats, q: Index, keys: Floats, k: Index, count: Index, size: Index, scores: Floats, s: Index
 ) -> None:
@@ -196,36 +269,16 @@ def score_block(
         scores[s + t] = dot(query, q, keys, k + t * size, size)
 
 
-@helper
+@inlined
 def mix_block(
     out: Floats, o: Index, weights: Floats, w: Index, values: Floats, v: Index, count: Index, size: Index
 ) -> None:
-    """Σ weight · value of the `count` tokens of a block, added to `out`."""
-    whole = count - count % U4 if size % (U2 * U_LANES) == U0 else U0
-    if whole > U0:
-        mix(out, o, weights, w, values, v, whole, size)
-    for t in range(whole, count):
-        add_one(out, o, weights[w + t], values, v + t * size, size)
-
-
-@summing
-def softmax(x: Floats, start: Index, count: Index, scale: Any) -> Any:
-    """exp(scale · (x − largest)) in place; 1 / their sum."""
-    top = x[start]
-    for t in range(count):
-        top = x[start + t] if x[start + t] > top else top
-    for t in range(count):
-        x[start + t] = exp_32(scale * (x[start + t] - top))
-    total = ZERO
-    for t in range(count):
-        total += x[start + t]
-    return ONE / total
-
-
-@helper
-def times(x: Floats, start: Index, count: Index, factor: Any) -> None:
-    for i in range(count):
-        x[start + i] *= factor
+    """Σ weight · value of the `count` tokens of a block, added to `out`; further tokens weigh 0."""
+    if size % (U2 * U_LANES) == U0:
+        mix(out, o, weights, w, values, v, (count + U4 - U1) // U4 * U4, size)
+    else:
+        for t in range(count):
+            add_one(out, o, weights[w + t], values, v + t * size, size)
 
 
 @helper
@@ -240,6 +293,7 @@ def attend_rows(
     for b in range(positions.shape[0]):
         position, slot = positions[b], slots[b]
         count, row = position + U1, np.uint64(b) * num_heads * size
+        room = (count + U_LANES - U1) // U_LANES * U_LANES
         for h in range(num_queries + num_kv):
             rotate(heads, row + h * size, cosines, sines, position * half, half, is_bf16)
         block, place = tables[slot, position // block_size], position % block_size
@@ -253,18 +307,17 @@ def attend_rows(
                 inside = min(block_size, count - start)
                 k = layer + (tables[slot, start // block_size] * num_kv + h) * block_size * size
                 for g in range(group):
-                    score_block(heads, row + (first + g) * size, keys, k, inside, size, scores, g * count + start)
+                    score_block(heads, row + (first + g) * size, keys, k, inside, size, scores, g * room + start)
             o = (np.uint64(b) * num_queries + first) * size
             for i in range(group * size):
                 out[o + i] = ZERO
             for g in range(group):
-                share = softmax(scores, g * count, count, scale)
-                times(scores, g * count, count, share)
+                softmax(scores, g * room, count, scale)
             for start in range(U0, count, block_size):
                 inside = min(block_size, count - start)
                 v = layer + (tables[slot, start // block_size] * num_kv + h) * block_size * size
                 for g in range(group):
-                    mix_block(out, o + g * size, scores, g * count + start, values, v, inside, size)
+                    mix_block(out, o + g * size, scores, g * room + start, values, v, inside, size)
 
 
 @kernel(
@@ -280,6 +333,6 @@ def attend(
     `heads` [B, Q + 2 K, D]: queries, keys, values, before rotation. `keys`, `values` [blocks, K, block size, D]: the
     layer's cache. Row b is `slots[b]` of `tables` [slots, blocks a row] and has `positions[b]` earlier tokens.
     `cosines`, `sines` [positions, D / 2]. `shape` is (Q, K, D, block size); `scores` has room for Q / K times the
-    longest row's tokens. `out` [B, Q, D] is filled in.
+    longest row's tokens, up to whole LANES. `out` [B, Q, D] is filled in.
     """
     attend_rows(heads, keys, values, U0, tables, slots, positions, cosines, sines, shape, is_bf16, scores, out)

@@ -6,7 +6,7 @@ processor's own vectors. Imported by kernel files alone (`protocol/kernels.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -41,9 +41,7 @@ class Lanes:
         return self._builder.fadd(self._builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
 
     def broadcast(self, pointer: Any, offset: Any) -> Any:
-        one = self._builder.load(self._builder.gep(pointer, [offset]))
-        first = self._builder.insert_element(ir.Constant(VECTOR, ir.Undefined), one, WORD(0))
-        return self._builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(WORD, LANES), [0] * LANES))
+        return self._spread(self._builder.load(self._builder.gep(pointer, [offset])), VECTOR)
 
     def four_sums(self, vectors: Sequence[Any]) -> Any:
         """The sums of the lanes of four vectors, as a vector of four."""
@@ -55,12 +53,42 @@ class Lanes:
         low, high = (self._sum_of(halves[n], halves[n + 1], [0, 1, 4, 5], [2, 3, 6, 7]) for n in (0, 2))
         return self._sum_of(low, high, [0, 2, 4, 6], [1, 3, 5, 7])
 
+    def spread(self, value: Any) -> Any:
+        """A vector of one value."""
+        return self._spread(value, VECTOR)
+
+    def are_below(self, first: Any, limit: Any) -> Any:
+        """Which of the LANES numbers from `first` on are below `limit`."""
+        words = ir.VectorType(first.type, LANES)
+        left = self._spread(self._builder.sub(limit, first), words)
+        return self._builder.icmp_unsigned("<", ir.Constant(words, list(range(LANES))), left)
+
+    def greater(self, a: Any, b: Any) -> Any:
+        return self._builder.select(self._builder.fcmp_ordered(">", a, b), a, b)
+
+    def fold(self, vector: Any, pair: Callable[[Any, Any], Any]) -> Any:
+        """One value of a vector's lanes: `pair` of two of them, again and again."""
+        width = LANES
+        while width > 1:
+            width //= 2
+            vector = self._of_parts(vector, vector, list(range(width)), list(range(width, 2 * width)), pair)
+        return self._builder.extract_element(vector, WORD(0))
+
     def _sum_of(self, a: Any, b: Any, first: list[int], second: list[int]) -> Any:
-        parts = [
-            self._builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(WORD, len(mask)), mask))
-            for mask in (first, second)
-        ]
-        return self._builder.fadd(*parts)
+        return self._of_parts(a, b, first, second, self._builder.fadd)
+
+    def _of_parts(self, a: Any, b: Any, first: list[int], second: list[int], pair: Callable[[Any, Any], Any]) -> Any:
+        """`pair` of two choices of the lanes of two vectors."""
+        return pair(
+            *(
+                self._builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(WORD, len(mask)), mask))
+                for mask in (first, second)
+            )
+        )
+
+    def _spread(self, value: Any, vector: Any) -> Any:
+        first = self._builder.insert_element(ir.Constant(vector, ir.Undefined), value, WORD(0))
+        return self._builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(WORD, LANES), [0] * LANES))
 
     def _vector_at(self, pointer: Any, offset: Any) -> Any:
         return self._builder.bitcast(self._builder.gep(pointer, [offset]), VECTOR.as_pointer())

@@ -68,9 +68,9 @@ class CompiledParts:
     cache_dtype = torch.float32
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
-        from protocol.engines import decode_kernels
+        from protocol.engines import decode_kernels, lanes
 
-        self._kernels = decode_kernels
+        self._kernels, self._lanes = decode_kernels, lanes.LANES
         self._dtype, self._is_bf16 = dtype, dtype == torch.bfloat16
         self._eps = np.float32(config.rms_norm_eps)
         num_queries, num_kv, self._head_dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
@@ -94,7 +94,7 @@ class CompiledParts:
         return out.to(self._dtype)
 
     def attention(self, cache: PagedCache, tables: Indices, slots: Indices, positions: Indices) -> Attend:
-        scores = np.empty(self._group * (int(positions.max()) + 1), dtype=np.float32)
+        scores = np.empty(self._group * (int(positions.max()) + self._lanes), dtype=np.float32)
 
         def attend(layer: int, heads: Tensor) -> Tensor:
             out = torch.empty(len(heads), self._width)

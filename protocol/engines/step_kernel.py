@@ -143,7 +143,7 @@ def step(
     x, normed = np.empty((num_rows, width), dtype=F32), np.empty((num_rows, width), dtype=F32)
     qkv, mixed = np.empty(num_rows * heads, dtype=F32), np.empty(num_rows * queries, dtype=F32)
     both, inner = np.empty((num_rows, U2 * between), dtype=F32), np.empty((num_rows, between), dtype=F32)
-    scores = np.empty((num_queries // num_kv) * (positions.max() + U1), dtype=F32)
+    scores = np.empty((num_queries // num_kv) * (positions.max() + U64(LANES)), dtype=F32)
     for b in range(num_rows):
         x[b] = embeddings[tokens[b]]
     at, cached, layer_size = U0, U0, U64(keys.shape[0]) // num_layers

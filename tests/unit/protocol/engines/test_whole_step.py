@@ -30,9 +30,12 @@ def in_parts(config: ModelConfig, monkeypatch: pytest.MonkeyPatch) -> Decoder:
         return Decoder(config, make_weights(config), torch.float32)
 
 
-def states(step: WholeStep | Decoder, config: ModelConfig, rows: list[int]) -> tuple[Tensor, PagedCache]:
-    """[NUM_STEPS, B, H] of some rows of a hundred, each with tokens of its own and its table at slot 2."""
+def states(
+    step: WholeStep | Decoder, config: ModelConfig, rows: list[int], before: float = 0.0
+) -> tuple[Tensor, PagedCache]:
+    """[NUM_STEPS, B, H] of some rows of a hundred, each with tokens of its own, in blocks that held `before`."""
     cache = PagedCache(config, 16 * NUM_BLOCKS * 100, torch.float32)
+    cache.keys[:], cache.values[:] = before, before
     tables = np.arange(NUM_BLOCKS * 100, dtype=np.uint64).reshape(100, NUM_BLOCKS)[::-1].copy()
     slots = np.array(rows, dtype=np.uint64)
     tokens = torch.randint(config.vocab_size, (NUM_STEPS, 100), generator=torch.Generator().manual_seed(2))
@@ -64,6 +67,14 @@ def test_a_row_is_the_same_to_the_bit_whoever_is_beside_it() -> None:
     for rows in ([3], [16, 3], [9, 3, 1, 0, 2, 4, 5, 6]):
         some, _ = states(step, BIASED, rows)
         assert torch.equal(some, together[:, rows])
+
+
+@WHOLE
+@torch.inference_mode()
+def test_what_blocks_held_for_others_doesnt_count(config: ModelConfig) -> None:
+    step = WholeStep(config, make_weights(config))
+    (clean, _), (used, _) = (states(step, config, [0, 1, 2], before) for before in (0.0, 1e30))
+    assert torch.equal(clean, used)
 
 
 @WHOLE
