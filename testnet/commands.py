@@ -19,17 +19,30 @@ def testnet() -> None:
 
 @app.command()
 def up(
-    seed: Annotated[int, typer.Option(help="Keys and salt follow from it.")] = 0,
-    steps: Annotated[int, typer.Option(help="Policy versions to train.")] = 12,
-    workers: Annotated[int, typer.Option(help="Honest workers.")] = 3,
-    verifiers: Annotated[int, typer.Option(help="Validators, each with a verifier; slashing takes two.")] = 2,
+    config: Annotated[Path | None, typer.Option(help="TOML file of the plan; see docs/testnet.md.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Keys and salt follow from it; 0 by default.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Policy versions to train; 12 by default.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Honest workers; 3 by default.")] = None,
+    verifiers: Annotated[
+        int | None, typer.Option(help="Validators, each with a verifier; slashing takes two, the default.")
+    ] = None,
     cheat: Annotated[
-        list[str] | None, typer.Option(help="KIND or KIND:N, may be repeated; `none` for honest workers only.")
+        list[str] | None,
+        typer.Option(help="KIND or KIND:N, may be repeated; `none` for honest workers only; one wrong-model without."),
+    ] = None,
+    base_model: Annotated[
+        Path | None, typer.Option(help="Hugging Face folder of policy version 0; a tiny model without it.")
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(help="The pool's rules as JSON, or as much as is decided; short sums without it.")
+    ] = None,
+    thresholds: Annotated[
+        str | None, typer.Option(help="Limits by name, or a file; those measured on the model without it.")
     ] = None,
     max_async: Annotated[
         int | None, typer.Option(min=0, max=8, help="How many versions behind a rollout may be; 2 by default.")
     ] = None,
-    engine: Annotated[EngineName, typer.Option(help="What workers generate with.")] = "torch",
+    engine: Annotated[EngineName | None, typer.Option(help="What workers generate with; torch by default.")] = None,
     worker_python: Annotated[
         Path | None, typer.Option(help="The Python of workers, such as .venv-vllm/bin/python for --engine vllm.")
     ] = None,
@@ -54,11 +67,14 @@ def up(
         "num_steps": steps,
         "num_workers": workers,
         "num_verifiers": verifiers,
-        "cheats": parse_cheats(cheat if cheat is not None else ["wrong-model"]),
+        "cheats": parse_cheats(cheat) if cheat is not None else None,
+        "base_model": base_model,
+        "rules": rules,
+        "thresholds": thresholds,
         "max_async": max_async,
         "engine": engine,
         "worker_python": worker_python,
         "chain_url": chain,
         "timeout_seconds": timeout_seconds,
     }
-    return run_testnet(load_config(Plan, "testnet", flags=flags), run_dir, as_json=as_json, keep=keep)
+    return run_testnet(load_config(Plan, "testnet", config, flags=flags), run_dir, as_json=as_json, keep=keep)

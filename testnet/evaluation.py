@@ -16,14 +16,15 @@ from protocol.rules import Rules
 from protocol.shardcast.client import fetch_version
 from protocol.tokenizer import Tokenizer
 from protocol.wire import WeightsRelease
-from testnet.task import NUM_HELD_BACK
 from trainer.evaluation import EVALUATION_SEED, pass_counts
 from trainer.evaluation import pass_rates as rates_of
 
 MAX_BATCH = 128
 
 
-def pass_rates(relay_url: str, releases: list[WeightsRelease], folder: Path, rules: Rules) -> list[float]:
+def pass_rates(
+    relay_url: str, releases: list[WeightsRelease], folder: Path, rules: Rules, num_held_back: int
+) -> list[float]:
     """Fetch each released version as a worker does, and measure it."""
     rates, engine = [], make_engine("torch", max_batch=MAX_BATCH)
     with httpx.Client() as http:
@@ -31,6 +32,6 @@ def pass_rates(relay_url: str, releases: list[WeightsRelease], folder: Path, rul
             model_folder = fetch_version(http, [relay_url], release, folder)
             environment = environment_of(rules.environment, Tokenizer.load(model_folder))
             engine.load(model_folder)
-            problems = environment.held_back(NUM_HELD_BACK)
+            problems = environment.held_back(num_held_back)
             rates.append(rates_of(pass_counts(engine, environment, problems, rules, 1, EVALUATION_SEED), 1).average)
     return rates

@@ -1,7 +1,7 @@
 """What a run of the testnet is asked to do.
 
-In: the flags of `proofpool testnet up`, and `PROOFPOOL_TESTNET_…` variables for what has no flag. Out: a frozen
-`Plan`, written into the run folder as config.json.
+In: a TOML file, `PROOFPOOL_TESTNET_…` variables, the flags of `proofpool testnet up`. Out: a frozen `Plan`, written
+into the run folder as config.json.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from protocol.config import RoleConfig
 from protocol.engines.names import EngineName
 from protocol.errors import UsageError
+from testnet.task import NUM_HELD_BACK
 
 BASE_MODEL = Path(__file__).parent / "base_model"
 OTHER_WEIGHTS = BASE_MODEL / "other.safetensors"
@@ -53,10 +54,21 @@ class Plan(RoleConfig):
     """The Python of their processes, where that engine is in an environment of its own; this one without it."""
     chain_url: str | None = None
     base_model: Path = BASE_MODEL
+    rules: Path | None = None
+    """The pool's rules as JSON, or as much of them as is decided (`verifier calibrate --rules`); short sums without."""
+    thresholds: str | None = None
+    """Which limits the rules have: a name of docs/thresholds.md, or a file; those measured on the model without."""
     max_async: int = Field(default=2, ge=0, le=8)
     groups_per_step: int = Field(default=32, ge=1)
     recipe: dict[str, Any] = Field(default_factory=lambda: dict(RECIPE))
     """The trainer's (`trainer/learner.py:RecipeConfig`)."""
+    scale: dict[str, Any] = Field(default_factory=dict)
+    """The trainer's (`trainer/ranks.py:ScaleConfig`)."""
+    evaluation: dict[str, Any] = Field(default_factory=dict)
+    """The trainer's (`trainer/held_back.py:EvaluationConfig`); nothing is measured between the first and the last
+    weights without."""
+    num_held_back: int = Field(default=NUM_HELD_BACK, ge=1)
+    """Problems that the first and the last weights are measured on."""
     timeout_seconds: float = Field(default=900.0, gt=0)
     """A run that isn't done by then has failed; one that is kept, where it has waited so long for the same thing."""
 
@@ -67,6 +79,11 @@ class Plan(RoleConfig):
             if kind not in CHEATS:
                 raise ValueError(f"unknown cheat {kind}: choose from {', '.join(CHEATS)}")
         return cheats
+
+    @property
+    def is_own_task(self) -> bool:
+        """Whether it is the task and the model that the default recipe is known to teach."""
+        return self.rules is None and self.base_model == BASE_MODEL
 
 
 def parse_cheats(flags: list[str]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from protocol.keystore import CHEAP_SCRYPT_N, write_secret
 from testnet import profile
 from testnet.accounts import PASSWORD, Account, Provider, keystore_path
 from testnet.genesis import Genesis
+from testnet.plan import Plan
 from testnet.process import Process
 
 HOST = "127.0.0.1"
@@ -96,13 +97,15 @@ def relay(site: Site) -> Process:
     return site.process("relay", command)
 
 
-def trainer(site: Site, account: Account, num_steps: int, recipe: Mapping[str, Any]) -> Process:
+def trainer(site: Site, account: Account, plan: Plan) -> Process:
     settings = _joining(site, account) | {
         "ledger": site.genesis.contracts.ledger,
         "base_model": str(site.base_model),
         "origin_dir": str(site.origin_dir),
-        "num_steps": num_steps,
-        "recipe": dict(recipe),
+        "num_steps": plan.num_steps,
+        "recipe": plan.recipe,
+        "scale": plan.scale,
+        "evaluation": plan.evaluation,
     }
     file = str(_write_config(site, "trainer", settings))
     return site.process("trainer", ["trainer", "run", "--config", file], may_finish=True)
@@ -157,8 +160,12 @@ def _write_config(site: Site, name: str, settings: Mapping[str, Any]) -> Path:
     return file
 
 
-def to_toml(settings: Mapping[str, Any]) -> str:
-    """Scalars and arrays first, then one table for each mapping; JSON's spelling of both is TOML's."""
+def to_toml(settings: Mapping[str, Any], table: str = "") -> str:
+    """Scalars and arrays first, then one table for each mapping, however deep; JSON's spelling of both is TOML's."""
     plain = [f"{key} = {json.dumps(value)}" for key, value in settings.items() if not isinstance(value, Mapping)]
-    tables = [f"\n[{key}]\n{to_toml(value)}" for key, value in settings.items() if isinstance(value, Mapping)]
+    tables = [
+        f"\n[{table}{key}]\n{to_toml(value, f'{table}{key}.')}"
+        for key, value in settings.items()
+        if isinstance(value, Mapping)
+    ]
     return "\n".join([*plain, *tables]) + "\n"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 
 from protocol.chain.client import ChainClient
@@ -22,6 +23,7 @@ from protocol.chain.rpc import JsonRpc
 from protocol.client import CoordinatorClient
 from protocol.clock import Clock
 from protocol.errors import ChainError, ProofpoolError
+from protocol.rules import Rules
 from testnet import genesis, profile, roles
 from testnet.accounts import Accounts, Provider
 from testnet.chain.node import start_node
@@ -126,6 +128,11 @@ class Run:
         """End every process of this run, and nothing else."""
         self._ends.close()
 
+    @cached_property
+    def rules(self) -> Rules:
+        """The pool's."""
+        return testnet_rules(self.plan.base_model, self.plan.rules, self.plan.thresholds)
+
     @property
     def seconds(self) -> float:
         return self.clock.now() - self.started
@@ -168,7 +175,6 @@ class Run:
         self.node = self._ends.enter_context(
             start_node(self.run_dir / "chain", self.clock, block_seconds=profile.BLOCK_SECONDS, url=self.plan.chain_url)
         )
-        self.rules = testnet_rules(self.plan.base_model)
         rpc = JsonRpc(self.node.url, clock=self.clock)
         self._ends.callback(rpc.close)
         chain = ChainClient(rpc, CHAIN_ID)
@@ -185,7 +191,7 @@ class Run:
                 self.site, self.accounts.coordinator, self.accounts.log, rules_file, self.plan.groups_per_step
             ),
             roles.relay(self.site),
-            roles.trainer(self.site, self.accounts.trainer, self.plan.num_steps, self.plan.recipe),
+            roles.trainer(self.site, self.accounts.trainer, self.plan),
             *(roles.worker(self.site, p, self.plan.engine, self.plan.worker_python) for p in self.accounts.providers),
             *(roles.verifier(self.site, validator) for validator in self.accounts.validators),
         ]

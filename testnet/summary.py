@@ -21,7 +21,7 @@ from testnet.run import Run
 from testnet.tally import NodeTally
 
 STEPS_TO_LEARN = 12
-"""Fewer steps may be too few for the pass rate to rise."""
+"""Fewer steps may be too few for the pass rate to rise. Another model's or task's may stay flat: that is a finding."""
 OWED = "a root can be claimed from once its windows are over"
 COMMANDS_SHOWN = 2
 """One accepted submission and one slashed: the first of each stand first."""
@@ -47,6 +47,8 @@ class Summary(BaseModel):
     """What each provider's worker is called, and how it cheats, by the provider's address."""
     reward_first: float
     reward_last: float
+    num_held_back: int
+    """Problems that both rates are of."""
     policy_version: int
     ledger_root: str
     credits_paid_wei: str
@@ -86,6 +88,7 @@ def summarise(run: Run, findings: Findings, rates: list[float], wall_seconds: fl
         names={provider.owner.address: _name(provider) for provider in run.accounts.providers},
         reward_first=rates[0],
         reward_last=rates[1],
+        num_held_back=run.plan.num_held_back,
         policy_version=tally.policy_version or 0,
         ledger_root=findings.ledger_root,
         credits_paid_wei=str(findings.paid_wei),
@@ -114,7 +117,7 @@ def _checks(run: Run, findings: Findings, rates: list[float], honest_rejected: i
         checks["exactly the cheaters slashed"] = sorted(findings.slashed) == sorted(c.owner.address for c in cheaters)
     else:
         checks["nobody slashed"] = not findings.slashed
-    if run.plan.num_steps >= STEPS_TO_LEARN:
+    if run.plan.is_own_task and run.plan.num_steps >= STEPS_TO_LEARN:
         checks["the last weights pass more than the first"] = rates[1] > rates[0]
     return checks
 
@@ -141,7 +144,7 @@ def print_lines(lines: Iterable[str], console: Console) -> None:
 def _rows(summary: Summary) -> list[tuple[str, str]]:
     reasons = ", ".join(f"{count} {reason}" for reason, count in summary.rejected_by_reason.items())
     return [
-        ("pass rate", f"{summary.reward_first:.3f} -> {summary.reward_last:.3f} on 1,024 held-back problems"),
+        ("pass rate", f"{_rates(summary)} on {summary.num_held_back:,} held-back problems"),
         ("submissions", f"{summary.accepted} accepted, {summary.rejected} rejected ({reasons or 'none'})"),
         ("slashed", ", ".join(f"{summary.names[a]}: provider {checksummed(a)}" for a in summary.slashed) or "nobody"),
         ("credits", f"{_credits(summary.credits_paid_wei)} paid, {_credits(summary.credits_owed_wei)} owed: {OWED}"),
@@ -150,6 +153,10 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
         ("took", f"{summary.wall_seconds} s on {summary.chain}"),
         ("run folder", summary.run_dir),
     ]
+
+
+def _rates(summary: Summary) -> str:
+    return f"{summary.reward_first:.3f} -> {summary.reward_last:.3f}"
 
 
 def _name(provider: Provider) -> str:

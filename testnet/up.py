@@ -20,12 +20,12 @@ from protocol.clock import Clock, SystemClock
 from protocol.config import write_resolved
 from protocol.files import write_atomically
 from testnet.banner import banner
+from testnet.checking import check_task
 from testnet.closing import close
 from testnet.evaluation import pass_rates
 from testnet.folder import new_folder, written_in
 from testnet.hints import live_commands
 from testnet.plan import Plan
-from testnet.rules import testnet_rules
 from testnet.run import Run
 from testnet.stage import stage
 from testnet.summary import Summary, print_lines, print_summary, summarise
@@ -36,6 +36,7 @@ def run_testnet(plan: Plan, asked_folder: Path | None, *, as_json: bool, keep: b
     """One run; its exit code."""
     clock, console = SystemClock(), Console(stderr=True)
     with interrupted_by_sigterm():
+        check_task(plan)
         folder = new_folder(asked_folder)
         run = Run(plan, folder, clock)
         try:
@@ -78,8 +79,8 @@ def _follow(run: Run, clock: Clock, console: Console, *, keep: bool) -> Summary:
     with stage("claims and audit", console, clock):
         findings = close(run, clock, pass_windows=not keep)
     with stage("pass rates of the first and the last weights", console, clock):
-        rules = testnet_rules(run.site.base_model)
-        rates = pass_rates(run.site.relay_url, list(findings.releases), run.run_dir / "evaluation", rules)
+        folder = run.run_dir / "evaluation"
+        rates = pass_rates(run.site.relay_url, list(findings.releases), folder, run.rules, run.plan.num_held_back)
     summary = summarise(run, findings, rates, run.seconds)
     write_atomically(run.run_dir / "summary.json", summary.model_dump_json(indent=2).encode() + b"\n")
     return summary

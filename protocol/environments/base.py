@@ -129,7 +129,10 @@ class Environment(ABC):
 
     @abstractmethod
     def held_back(self, count: int) -> list[Problem]:
-        """The first `count` problems of the held-back range whose questions no training problem asks."""
+        """The first `count` problems of the held-back range whose questions no training problem asks.
+
+        Raises ConfigError where there are fewer.
+        """
 
     def difficulty(self, problem: Problem) -> dict[str, float]:
         """What the environment itself says of how hard a problem is: numbers by name, none where it says nothing."""

@@ -24,6 +24,9 @@ from protocol.tokenizer import Tokenizer
 DATASET_SIZE = 2**31
 """Bounds the index only; items are made when asked for."""
 
+MOST_SEEN = 20_000
+"""Problems in a row without a new question, after which none is expected any more."""
+
 RUNS_ANSWERS = frozenset(
     ("binary_matrix", "countdown", "intermediate_integration", "n_queens", "polynomial_multiplication")
     + ("puzzle24", "simple_integration", "spiral_matrix", "string_insertion")
@@ -66,16 +69,26 @@ class ReasoningGym(Environment):
         return {"package": "reasoning_gym", "version": self._version}
 
     def held_back(self, count: int) -> list[Problem]:
-        """See the base class. Reads every training question once: about 20 us each."""
-        trained = {self._problem(index).question for index in range(self.num_problems)}
+        """See the base class. Reads every training question once: about 20 us each.
+
+        Raises ConfigError where `MOST_SEEN` in a row ask nothing new: easy datasets have few questions.
+        """
+        seen = {self._problem(index).question for index in range(self.num_problems)}
         problems: list[Problem] = []
-        index = self.config.held_back_start
+        newest = index = self.config.held_back_start
         while len(problems) < count:
             problem = self._problem(index)
             index += 1
-            if problem.question not in trained:
-                trained.add(problem.question)
+            if problem.question not in seen:
+                seen.add(problem.question)
                 problems.append(problem)
+                newest = index
+            elif index - newest >= MOST_SEEN:
+                raise ConfigError(
+                    f"{self.config.dataset} hasn't got so many held-back problems",
+                    f"{len(problems)} of {count} were found, the last {MOST_SEEN:,} asked what is asked already",
+                    f"set num_problems below {self.num_problems}, make the dataset harder, or hold back fewer",
+                )
         return problems
 
     def difficulty(self, problem: Problem) -> dict[str, float]:

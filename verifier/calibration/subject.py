@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,12 +77,13 @@ def load_subject(folder: Path, rules_file: Path | None = None) -> Subject:
     if not folder.is_dir():
         raise UsageError("there is no such model folder", f"{folder}", "name a folder in Hugging Face format")
     config, tokenizer = ModelConfig.load(folder), Tokenizer.load(folder)
-    document = _document(rules_file) if rules_file else {}
-    rules = _rules(document, tokenizer)
+    document = partial_document(rules_file) if rules_file else {}
+    rules = completed_rules(document, tokenizer)
     return Subject(folder, rules, environment_of(rules.environment, tokenizer), config)
 
 
-def _document(path: Path) -> dict[str, Any]:
+def partial_document(path: Path) -> dict[str, Any]:
+    """As much of a pool's rules as is decided. Raises UsageError for a file that isn't a JSON object."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -91,7 +93,8 @@ def _document(path: Path) -> dict[str, Any]:
     return document
 
 
-def _rules(document: dict[str, Any], tokenizer: Tokenizer) -> Rules:
+def completed_rules(document: Mapping[str, Any], tokenizer: Tokenizer) -> Rules:
+    """The document with what it leaves out filled in. Raises ConfigError where that doesn't make rules."""
     named = document.get("environment", DEFAULT_ENVIRONMENT)
     filled = {"thresholds": default_thresholds(), **document, "environment": named}
     try:

@@ -17,6 +17,7 @@ SUMMARY = Summary(
     names={"0x" + "0b" * 20: "worker-0", "0x" + "0a" * 20: "worker-1 (wrong-model)"},
     reward_first=0.4,
     reward_last=0.55,
+    num_held_back=1_024,
     policy_version=12,
     ledger_root="0x" + "01" * 32,
     credits_paid_wei="1",

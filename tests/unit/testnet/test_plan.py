@@ -44,6 +44,7 @@ def test_settings_survive_toml() -> None:
         "rate": 0.5,
         "on": True,
         "list": ["a", "b"],
-        "recipe": {"lr": 1e-3},
+        "recipe": {"lr": 1e-3, "objective": {"kl": 0.5, "clip": {"delta": 4}}},
+        "scale": {},
     }
     assert tomllib.loads(to_toml(settings)) == settings

@@ -150,6 +150,22 @@ def test_held_back_problems_are_never_trained_on(make_environment: MakeEnvironme
     assert held_back == environment.held_back(300)
 
 
+def test_a_dataset_with_few_questions_holds_back_what_it_has_and_no_more(tokenizer: Tokenizer) -> None:
+    """Two digits, plus or minus: 200 questions, of which some hundred are for training."""
+    config = {
+        "dataset": "chain_sum",
+        "parameters": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
+        "num_problems": 140,
+    }
+    environment = load(config, tokenizer)
+    trained = {environment.problem(index).question for index in range(140)}
+    left = environment.held_back(200 - len(trained))
+    assert not trained & {problem.question for problem in left}
+    with pytest.raises(ConfigError, match="hasn't got so many held-back problems") as error:
+        environment.held_back(len(left) + 1)
+    assert f"{len(left)} of {len(left) + 1} were found" in error.value.why
+
+
 def test_a_held_back_range_within_the_training_range_is_refused(make_environment: MakeEnvironment) -> None:
     with pytest.raises(ConfigError, match="held-back"):
         make_environment(held_back_start=100)
