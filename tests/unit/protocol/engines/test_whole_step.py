@@ -13,7 +13,7 @@ from protocol.engines.paged_cache import PagedCache
 from protocol.engines.whole_step import WholeStep, fits
 from protocol.errors import ProofpoolError
 from protocol.weights import ModelConfig
-from tests.unit.protocol.engines.test_decoder import BIASED, GROUPED, MULTI_HEAD, make_weights
+from tests.unit.protocol.engines.test_decoder import BIASED, MULTI_HEAD, make_weights
 
 NUM_STEPS, NUM_BLOCKS = 20, 3
 WHOLE = pytest.mark.parametrize("config", [MULTI_HEAD, BIASED], ids=["multi-head", "biased"])
@@ -94,7 +94,7 @@ def test_a_token_outside_the_vocabulary_is_refused_and_writes_nothing(config: Mo
 def test_small_models_fit_in_float32_on_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fits(MULTI_HEAD, torch.float32) and fits(BIASED, torch.float32)
     assert not fits(MULTI_HEAD, torch.bfloat16)
-    assert not fits(GROUPED, torch.float32), "its 400 columns aren't whole panels"
+    assert not fits(MULTI_HEAD.model_copy(update={"intermediate_size": 100}), torch.float32), "200 is no whole panels"
     assert not fits(MULTI_HEAD.model_copy(update={"num_hidden_layers": 200}), torch.float32)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 100)
     assert not fits(MULTI_HEAD, torch.float32)
