@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from protocol.forward import CausalLM
+from protocol.gradients import linear
+from protocol.products import product
 
 Target = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 TARGETS: tuple[Target, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -67,7 +69,8 @@ class Adapted(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[..., in] to [..., out]."""
         added = functional.linear(functional.linear(x, self.lora_a), self.lora_b)
-        return functional.linear(x, self.weight, self.bias).add(added, alpha=self.scale)
+        frozen = (linear if torch.is_grad_enabled() else product)(x, self.weight, self.bias)
+        return frozen.add(added, alpha=self.scale)
 
 
 def adapt(model: CausalLM, lora: LoraConfig) -> None:

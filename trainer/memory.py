@@ -3,11 +3,12 @@
 In: a model's shape, recipe, scale, number of ranks. Out: `MemoryEstimate`, a part for each thing that exists at once
 while a bin of `max_tokens` goes backwards: there it peaks. A token keeps, of each layer, for its gradient:
 
-    4·H (two norms, in and out) + 3·Q (queries, attention in two shapes) + 2·K (keys, values) + 3·I (MLP)
+    2·H (into the two norms) + 3·Q (queries, attention in two shapes) + 2·K (keys, values) + 2·I (gate and up)
 
-H hidden size, Q and K all heads' queries and keys, I the MLP's width; with `recompute_activations` only H, and the
-rest of one layer at a time. A prompt that several rollouts share is attended to by each of them: long shared prompts
-add keys and values. On a GPU, what CUDA itself takes and what its allocator leaves between blocks comes on top.
+H hidden size, Q and K all heads' queries and keys, I the MLP's width; with adapters also what these are given; with
+`recompute_activations` only H, and the rest of one layer at a time. A prompt that several rollouts share is attended to
+by each of them: long shared prompts add keys and values. On a GPU, what CUDA itself takes and what its allocator leaves
+between blocks comes on top.
 """
 
 from __future__ import annotations
@@ -170,15 +171,22 @@ def _pass(shape: _Shape) -> Iterator[MemoryPart]:
     model, num_tokens = shape.model, shape.recipe.max_tokens
     hidden, inner = model.hidden_size, model.intermediate_size
     queries, keys = model.num_attention_heads * model.head_dim, model.num_key_value_heads * model.head_dim
-    layer = 4 * hidden + 3 * queries + 2 * keys + 3 * inner
+    layer = 2 * hidden + 3 * queries + 2 * keys + 2 * inner + _kept_for_adapters(shape)
     count = model.num_hidden_layers
     kept = count * hidden + layer if shape.scale.recompute_activations else count * layer
     kept += 2 * hidden + 2 * model.head_dim  # around the head; sines and cosines
-    underway = inner + 2 * hidden
+    underway = (inner + 2 * hidden) * (2 if shape.scale.recompute_activations else 1)
     how = "layers' inputs, and one layer's" if shape.scale.recompute_activations else "all layers'"
     why = f"{how}, a bin of {num_tokens:,} tokens in {shape.scale.compute_dtype}"
     yield _part("activations", shape.computed_on, num_tokens * (kept + underway) * shape.compute_bytes, why)
     yield _part("indexes", shape.computed_on, 8 * INT64_BYTES * num_tokens, "of tokens, positions and packing")
+
+
+def _kept_for_adapters(shape: _Shape) -> int:
+    """Numbers a token and layer: the norms' outputs, and silu(gate) with its product."""
+    targets = set(() if shape.recipe.lora is None else shape.recipe.lora.targets)
+    norms = sum(bool(targets & fed) for fed in ({"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}))
+    return norms * shape.model.hidden_size + ("down_proj" in targets) * 2 * shape.model.intermediate_size
 
 
 def _logits(shape: _Shape) -> Iterator[MemoryPart]:

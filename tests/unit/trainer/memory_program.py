@@ -25,10 +25,12 @@ GROUP_SIZE, PROMPT_LENGTH, SMALLEST_TOKENS = 4, 8, 32
 def main(folder: Path, recipe: RecipeConfig, scale: ScaleConfig, length: int) -> int:
     return_large_blocks()
     torch.set_num_threads(1)
-    take_steps(Policy(smallest_model()), recipe, SMALLEST_TOKENS, 2)  # what torch loads at its first pass
+    take_steps(
+        Policy(smallest_model()).adapted(recipe.lora), recipe, SMALLEST_TOKENS, 2
+    )  # what torch loads at its first pass
     before = resident("VmRSS")
     print(f"{before >> 20} MiB without a model", file=sys.stderr)
-    policy = Policy.load(folder, ALONE, scale)
+    policy = Policy.load(folder, ALONE, scale, recipe.lora)
     take_steps(policy, recipe, 2 * recipe.max_tokens, length)
     return resident("VmHWM") - before
 

@@ -152,8 +152,8 @@ def test_bfloat16_keeps_float32_masters(folder: Path, num_ranks: int, make_learn
         pytest.param("sync_folder", 2, marks=pytest.mark.slow),
     ],
 )
-def test_killed_in_the_middle_of_a_save_it_goes_on_as_if_it_had_not_been(folder: Path, part: str, reached: int) -> None:
-    """The process ends where it stands, at the first thing of each kind that a save does; nothing cleans up after."""
+def test_killed_in_the_middle_of_a_save_it_goes_on_to_the_bit(folder: Path, part: str, reached: int) -> None:
+    """The process ends where it stands, at the first thing of a kind that a save does; nothing cleans up after it."""
     one = copy_of(folder, "one")
     expected = weights_of(alone(one, 3).learner)
     alone(folder, 1)
