@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from protocol.clock import SystemClock
 from protocol.engines.base import generate
@@ -18,12 +19,14 @@ from protocol.errors import UsageError
 from protocol.progress import Unseen
 from protocol.rules import EnvironmentRules, LengthRules, Rules, SamplingRules
 from protocol.tokenizer import Tokenizer
+from protocol.weights import load_weights
 from protocol.wire import ZERO_HASH
 from testnet.plan import BASE_MODEL
 from testnet.task import ENVIRONMENT_CONFIG, ENVIRONMENT_NAME
 from trainer.evaluation import pass_counts, pass_rates
 from trainer.filter_run import MEASURED, REPORT, filter_run
 from trainer.learner import RecipeConfig
+from trainer.lora import LoraConfig
 from trainer.problem_filter import FilterPlan, FilterReport, TierBounds, report_of, with_tiers
 from trainer.rehearsal import RehearsalConfig, rehearse
 
@@ -49,8 +52,8 @@ def small_rules(rules: Rules, environment: Environment, tmp_path: Path) -> Path:
 def run(small_rules: Path, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     """Rehearse, and give the lines of metrics.jsonl."""
 
-    def make(name: str, **settings: Any) -> list[dict[str, Any]]:
-        recipe = RecipeConfig(learning_rate=1e-4, warmup_steps=0, optimizer_steps=1, grad_norm_clip=1.0)
+    def make(name: str, lora: LoraConfig | None = None, **settings: Any) -> list[dict[str, Any]]:
+        recipe = RecipeConfig(learning_rate=1e-4, warmup_steps=0, optimizer_steps=1, grad_norm_clip=1.0, lora=lora)
         config = RehearsalConfig(
             base_model=BASE_MODEL,
             rules=small_rules,
@@ -83,6 +86,16 @@ def test_a_rehearsal_repeats_itself_and_another_seed_does_not(run: Callable[...,
     first, again, other = (run(name, num_steps=1, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1)))
     assert without_time(first) == without_time(again)
     assert without_time(first) != without_time(other)
+
+
+def test_adapters_are_rehearsed_and_each_version_has_them_merged(
+    run: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    lines = run("adapters", lora=LoraConfig(rank=2, targets=("q_proj",)), num_steps=1, lag=1)
+    assert lines[1]["grad_norm"] > 0
+    before, after = (load_weights(tmp_path / "adapters" / "versions" / version) for version in ("0", "1"))
+    changed = {name for name, tensor in after.items() if not torch.equal(tensor, before[name])}
+    assert changed and all(name.endswith("q_proj.weight") for name in changed)
 
 
 def test_groups_without_variance_are_replaced_and_counted(run: Callable[..., list[dict[str, Any]]]) -> None:
