@@ -83,7 +83,11 @@ def test_the_papers_recipe_is_the_designs(load: Any) -> None:
     assert recipe.max_tokens == 32_768 and recipe.advantage_scale == "std"
     assert (recipe.objective.clip.least, recipe.objective.clip.most, recipe.objective.clip.delta) == (0.8, 1.2, 4.0)
     assert scale["compute_dtype"] == "bfloat16"
-    assert recipe == RecipeConfig(), "the defaults are the paper's recipe"
+    assert (recipe.objective.kl_coefficient, recipe.objective.entropy_coefficient) == (0.001, 1e-4)
+    plain = recipe.objective.model_copy(update={"kl_coefficient": 0.0, "entropy_coefficient": 0.0})
+    assert recipe.model_copy(update={"objective": plain}) == RecipeConfig(), (
+        "but for these the defaults are the paper's"
+    )
     pool = pool_of("intellect2-32b")
     groups, size = pool["coordinator"]["groups_per_step"], pool["rules"]["group_size"]
     assert (groups, size, pool["pool"]["max_async"]) == (256, 16, 2)
