@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
-
 from protocol.engines.registry import make_engine
 from protocol.environments.registry import environment_of
 from protocol.rules import Rules
 from protocol.shardcast.client import fetch_version
+from protocol.shardcast.line import weights_client
 from protocol.tokenizer import Tokenizer
 from protocol.wire import WeightsRelease
 from trainer.evaluation import EVALUATION_SEED, pass_counts
@@ -27,7 +26,7 @@ def pass_rates(
 ) -> list[float]:
     """Fetch each released version as a worker does, and measure it."""
     rates, engine = [], make_engine("torch", max_batch=MAX_BATCH)
-    with httpx.Client() as http:
+    with weights_client() as http:
         for release in releases:
             model_folder = fetch_version(http, [relay_url], release, folder)
             environment = environment_of(rules.environment, Tokenizer.load(model_folder))

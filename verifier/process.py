@@ -22,7 +22,7 @@ from protocol.config import write_resolved
 from protocol.http import RequestSigner
 from protocol.keystore import load_signer
 from protocol.lock import FolderLock
-from protocol.patience import LEAST_OF_WEIGHTS, impatient
+from protocol.shardcast.line import weights_client
 from protocol.signals import stop_on_signals
 from protocol.signing import Signer
 from protocol.telemetry import configure_logging, get_logger
@@ -41,8 +41,6 @@ from verifier.reaudits import Reaudits
 from verifier.store import open_store
 from verifier.verdicts import Verdicts
 from verifier.weights import Weights
-
-WEIGHTS_TIMEOUT_SECONDS = 60.0
 
 
 def run_verifier(config: VerifierConfig) -> None:
@@ -79,7 +77,7 @@ def connect_verifier(config: VerifierConfig, clock: Clock, stop: threading.Event
         return None
     chain = ChainPool(contracts, config.pool_id, confirmations=terms["confirmations"], lane=lane)
     client = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
-    http = impatient(httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS), LEAST_OF_WEIGHTS)
+    http = weights_client()
     return build_verifier(config, signer, chain, client, http, clock)
 
 

@@ -16,7 +16,8 @@ import httpx
 
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
-from protocol.shardcast.client import fetch_version, version_folder
+from protocol.shardcast.client import fetch_version
+from protocol.shardcast.folder import version_folder
 from verifier.chain import PoolChain
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from protocol.prompts import Prompt, task_prompts
 from protocol.prover import proofs_of, reward_of
 from protocol.reasons import RejectReason
 from protocol.rules import Rules
-from protocol.shardcast.client import version_folder
+from protocol.shardcast.folder import version_folder
 from protocol.tokenizer import Tokenizer
 from protocol.wire import Hash32, Wei
 from worker.config import WorkerConfig

@@ -27,7 +27,7 @@ from protocol.http import LIFETIME_SECONDS, RequestSigner, todo_for_host
 from protocol.keystore import load_signer
 from protocol.patience import impatient
 from protocol.reasons import RejectReason
-from protocol.shardcast.client import is_intact, version_folder
+from protocol.shardcast.folder import is_intact, version_folder
 from protocol.tokenizer import Tokenizer
 from protocol.wire import ZERO_ADDRESS
 from worker.config import WorkerConfig

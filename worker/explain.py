@@ -23,7 +23,7 @@ from protocol.client import CoordinatorClient
 from protocol.errors import NotFound, UsageError
 from protocol.progress import Progress
 from protocol.reasons import Outcome, RejectReason
-from protocol.shardcast.client import version_folder
+from protocol.shardcast.folder import version_folder
 from protocol.trace import Trace
 from protocol.wire import Address, Hash32
 from worker.config import WorkerConfig

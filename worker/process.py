@@ -20,7 +20,7 @@ from protocol.clock import Clock, SteadyClock, SystemClock
 from protocol.config import load_config, write_resolved
 from protocol.doctor import installed_version
 from protocol.errors import NotEligible, NotFound, Rejected, Unreachable, WrongChain
-from protocol.patience import LEAST_OF_WEIGHTS, impatient
+from protocol.shardcast.line import weights_client
 from protocol.signals import stop_on_signals
 from protocol.telemetry import configure_logging, get_logger
 from worker.activity import Activity
@@ -34,7 +34,6 @@ from worker.patience import Patience, may_pass
 from worker.surroundings import surrounded
 from worker.weights import Follower, Weights
 
-WEIGHTS_TIMEOUT_SECONDS = 60.0
 NUM_ERRANDS = 3
 """Threads beside the generating: uploads, the next task, renewals."""
 
@@ -69,7 +68,7 @@ class WorkerProcess:
         """Join, then work, until `stop`."""
         membership = self.join()
         if membership is not None:
-            with impatient(httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS), LEAST_OF_WEIGHTS) as http:
+            with weights_client() as http:
                 self.work(membership, http)
         get_logger().info("worker.stopped")
 

@@ -10,7 +10,6 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import httpx
 import torch
 
 from protocol.canonical import is_hash32
@@ -19,10 +18,10 @@ from protocol.checks.local_check import read_bytes
 from protocol.checks.report import FileReport
 from protocol.clock import SystemClock
 from protocol.errors import MalformedFile, NotFound, UsageError, VerificationFailed
-from protocol.patience import LEAST_OF_WEIGHTS, impatient
 from protocol.rollouts import read_header
 from protocol.rules import Rules
-from protocol.shardcast.client import version_folder
+from protocol.shardcast.folder import version_folder
+from protocol.shardcast.line import weights_client
 from protocol.wire import Signed, Submission, Task
 from worker.config import WorkerConfig
 from worker.joining import join
@@ -70,7 +69,7 @@ class Bench:
         self._weights = Weights(
             scratch / "weights",
             membership,
-            impatient(httpx.Client(timeout=60.0), LEAST_OF_WEIGHTS),
+            weights_client(),
             config.num_versions_kept,
         )
         self._terms = Terms(membership)

@@ -18,7 +18,8 @@ import httpx
 
 from protocol.clock import Clock
 from protocol.errors import ProofpoolError, VerificationFailed
-from protocol.shardcast.client import fetch_version, version_folder
+from protocol.shardcast.client import fetch_version
+from protocol.shardcast.folder import version_folder
 from protocol.telemetry import get_logger
 from protocol.wire import WeightsRelease
 from worker.bounds import Bounds, OutOfRoom

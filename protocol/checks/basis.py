@@ -26,7 +26,6 @@ from protocol.wire import Signed, Task
 Document = TypeVar("Document", bound=BaseModel)
 
 MAX_DOCUMENT_BYTES = 1 << 24
-WEIGHTS_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -161,14 +160,12 @@ def _basis(pool: PoolInfo, task: Signed[Task], rules: Rules, claim: Claim | None
 
 def fetched_weights(client: CoordinatorClient, policy_version: int, scratch: Path) -> Path:
     """A policy version, byte by byte as its trainer signed it."""
-    import httpx
-
-    from protocol.patience import LEAST_OF_WEIGHTS, impatient
     from protocol.shardcast.client import fetch_version
+    from protocol.shardcast.line import weights_client
 
     pool = client.pool()
     release = client.weights(policy_version).release.check(pool.trainer, domain_of(pool))
     if (release.pool_id, release.policy_version) != (pool.pool_id, policy_version):
         raise VerificationFailed("the coordinator served another release", f"version {release.policy_version}")
-    with impatient(httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS), LEAST_OF_WEIGHTS) as http:
+    with weights_client() as http:
         return fetch_version(http, pool.shardcast_urls, release, scratch)

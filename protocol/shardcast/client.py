@@ -1,46 +1,58 @@
-"""The client: fetches a policy version shard by shard, from whichever server has it, checking each.
+"""The client: fetches a policy version shard by shard, each from whichever relay is likely to be fastest.
 
-In: server URLs and the trainer's `WeightsRelease` (already checked). Out: a folder `DEST/vN`, there
-whole or not at all. A corrupt shard costs a shard; after a crash, checked shards aren't fetched again. A folder that
-is there already is checked against its manifest first: a disk that lost or changed a bit would have an honest worker
-send what no other machine computes, and be slashed for it.
+In: relay URLs and the trainer's `WeightsRelease` (already checked). Out: a folder `DEST/vN`, there whole or not at
+all. No relay is trusted with bytes or with time: each shard is hashed as it comes; a relay that is slow, silent, or
+cuts short costs the rest of a shard; one that lies is left, its lie kept. All shards' hashes are in the manifest, whose
+own hash is on chain: when the last shard is right, so is the version.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import httpx
-from blake3 import blake3
 
-from protocol.canonical import hex0x
-from protocol.clock import Clock, SystemClock
+from protocol.clock import Clock, SteadyClock
 from protocol.errors import ShardCorrupt, Unreachable
-from protocol.files import sync_folder, write_atomically
-from protocol.shardcast.manifest import MAX_MANIFEST_BYTES, Manifest, Shard, read_manifest, version_path
+from protocol.shardcast.assembly import Assembly
+from protocol.shardcast.document import PAUSE_SECONDS, ROUNDS, ask_relays, given_up
+from protocol.shardcast.folder import is_intact, version_folder
+from protocol.shardcast.manifest import MAX_MANIFEST_BYTES, Manifest, read_manifest, version_path
+from protocol.shardcast.relays import Lie, Relay, Relays
+from protocol.shardcast.transfer import Asked, NotThere, TooSlow, Transfer, receive
+from protocol.telemetry import get_logger
 from protocol.wire import WeightsRelease
 
 SHARDS_IN_FLIGHT = 10
-ROUNDS = 3
-MANIFEST_FILE = ".manifest.json"
-"""In a fetched folder: what its files were checked against."""
-GRACE_SECONDS = 60.0
-LEAST_BYTES_PER_SECOND = 64 << 10
-"""A server that is slower than this, after the grace, is as good as silent: the next one is asked."""
+MOST_REST_SECONDS = 60.0
+"""A relay that asks for a longer rest isn't waited for."""
+IDLE_SECONDS = 0.05
 
-T = TypeVar("T")
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
 
 
-def version_folder(destination: Path, policy_version: int) -> Path:
-    return destination / f"v{policy_version}"
+@dataclass(frozen=True)
+class Fetched:
+    """A version that is here, and what it took."""
+
+    folder: Path
+    manifest: Manifest | None
+    """None where the folder was here already."""
+    num_bytes_fetched: int
+    relays: tuple[Relay, ...]
+
+    @property
+    def lies(self) -> list[Lie]:
+        return [lie for relay in self.relays for lie in relay.lies]
 
 
 def fetch_version(
@@ -50,128 +62,203 @@ def fetch_version(
     destination: Path,
     progress: Progress = lambda done, total: None,
     clock: Clock | None = None,
+    wait_seconds: float = 0.0,
+    deadline_seconds: float | None = None,
 ) -> Path:
     """The folder with all files of the released version, as they were published: each byte is checked.
 
     Raises Unreachable when no server answers, ShardCorrupt when none has the right bytes.
     """
+    return fetch(http, urls, release, destination, progress, clock, wait_seconds, deadline_seconds).folder
+
+
+def fetch(
+    http: httpx.Client,
+    urls: Sequence[str],
+    release: WeightsRelease,
+    destination: Path,
+    progress: Progress = lambda done, total: None,
+    clock: Clock | None = None,
+    wait_seconds: float = 0.0,
+    deadline_seconds: float | None = None,
+) -> Fetched:
+    """The same, with what it took.
+
+    `wait_seconds`: how long to wait, without any progress, for shards that relays haven't got yet: they may be
+    forwarding a version while it is written. `deadline_seconds`: for the whole; None leaves it to the least rate of
+    each answer.
+    Raises Unreachable, ShardCorrupt, and OSError where the disk is full.
+    """
     folder = version_folder(destination, release.policy_version)
     if is_intact(folder, release.manifest_hash):
-        return folder
+        return Fetched(folder, None, 0, ())
     shutil.rmtree(folder, ignore_errors=True)
-    servers = _Servers(http, urls, clock or SystemClock())
-    manifest = _fetch_manifest(servers, release)
-    parts = destination / f".v{release.policy_version}.parts"
-    _fetch_shards(servers, manifest, parts, progress)
-    _assemble(manifest, parts, folder)
-    return folder
-
-
-def is_intact(folder: Path, manifest_hash: str) -> bool:
-    """Whether a fetched folder still holds exactly the bytes that were promised."""
-    try:
-        manifest = read_manifest((folder / MANIFEST_FILE).read_bytes(), manifest_hash)
-        sizes = {name: (folder / name).stat().st_size for name in manifest.files}
-        return sizes == manifest.files and all(_holds(folder, shard) for shard in manifest.shards)
-    except (OSError, ShardCorrupt):
-        return False
-
-
-def _holds(folder: Path, shard: Shard) -> bool:
-    with (folder / shard.file).open("rb") as file:
-        file.seek(shard.offset)
-        return _is_intact(file.read(shard.num_bytes), shard)
-
-
-def _fetch_manifest(servers: _Servers, release: WeightsRelease) -> Manifest:
+    clock = clock or SteadyClock()
+    relays = Relays(urls)
     path = f"{version_path(release.policy_version)}/manifest.json"
-    return servers.ask(path, MAX_MANIFEST_BYTES, lambda data: read_manifest(data, release.manifest_hash))
+    promised = release.manifest_hash
+    manifest = ask_relays(
+        http, relays, path, MAX_MANIFEST_BYTES, lambda data: read_manifest(data, promised), clock, promised
+    )
+    with Assembly(folder) as assembly:
+        work = _Work(manifest, assembly, http, relays, progress, clock)
+        work.patience(wait_seconds, deadline_seconds)
+        work.run()
+        assembly.finish(manifest)
+    return Fetched(folder, manifest, sum(relay.num_bytes for relay in relays.all), tuple(relays.all))
 
 
-def _fetch_shards(servers: _Servers, manifest: Manifest, parts: Path, progress: Progress) -> None:
-    done = 0
+class _Work:
+    """What is left of a version, and the threads that fetch it."""
 
-    def fetch(index: int) -> int:
-        shard = manifest.shards[index]
-        part = parts / str(index)
-        if part.exists() and _is_intact(part.read_bytes(), shard):
-            return shard.num_bytes
-        path = f"{version_path(manifest.policy_version)}/shards/{index}"
-        write_atomically(part, servers.ask(path, shard.num_bytes, lambda data: _checked(data, shard)))
-        return shard.num_bytes
-
-    with ThreadPoolExecutor(min(SHARDS_IN_FLIGHT, len(manifest.shards))) as pool:
-        for num_bytes in pool.map(fetch, range(len(manifest.shards))):
-            done += num_bytes
-            progress(done, manifest.num_bytes)
-
-
-def _assemble(manifest: Manifest, parts: Path, folder: Path) -> None:
-    """Join checked shards into files, and put the folder in place by rename."""
-    staging = folder.with_name(f".{folder.name}.staging")
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
-    for index, shard in enumerate(manifest.shards):
-        with (staging / shard.file).open("ab") as file:
-            file.write((parts / str(index)).read_bytes())
-    for name in manifest.files:
-        _sync_file(staging / name)
-    write_atomically(staging / MANIFEST_FILE, manifest.to_bytes())
-    staging.rename(folder)
-    sync_folder(folder.parent)
-    shutil.rmtree(parts)
-
-
-def _sync_file(path: Path) -> None:
-    """Without it, a power cut may leave a folder that looks whole with files that aren't."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-class _Servers:
-    """The servers that may have a version; none of them is trusted, with bytes or with time."""
-
-    def __init__(self, http: httpx.Client, urls: Sequence[str], clock: Clock) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        assembly: Assembly,
+        http: httpx.Client,
+        relays: Relays,
+        progress: Progress,
+        clock: Clock,
+    ) -> None:
+        self._manifest = manifest
+        self._assembly = assembly
         self._http = http
-        self._urls = urls
+        self._relays = relays
+        self._progress = progress
         self._clock = clock
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._fault: Exception | None = None
+        here = assembly.found(manifest.shards)
+        self._queue = deque(_transfer(manifest, i) for i in range(len(manifest.shards)) if i not in here)
+        self._num_left = len(self._queue)
+        self._done = sum(manifest.shards[index].num_bytes for index in here)
+        self._came = clock.now()
+        self.patience(0.0, None)
 
-    def ask(self, path: str, limit: int, accept: Callable[[bytes], T]) -> T:
-        """What `accept` makes of the first server's bytes that it takes; servers in random order, a few rounds."""
-        failures: list[Exception] = []
-        for _ in range(ROUNDS):
-            for url in random.sample(list(self._urls), len(self._urls)):
-                try:
-                    return accept(self._get(f"{url.rstrip('/')}/{path}", limit))
-                except (httpx.RequestError, httpx.InvalidURL, httpx.HTTPStatusError, ShardCorrupt) as error:
-                    failures.append(error)
-        if failures and all(isinstance(error, ShardCorrupt) for error in failures):
-            raise ShardCorrupt(f"no server has the right bytes of {path}", str(failures[-1]))
-        tried = f"tried {', '.join(self._urls) or 'none'}: {failures[-1:]}"
-        raise Unreachable(f"no server hands out {path}", tried, "are the relays running?")
+    def patience(self, wait_seconds: float, deadline_seconds: float | None) -> None:
+        self._wait_seconds = wait_seconds
+        self._ends = None if deadline_seconds is None else self._clock.now() + deadline_seconds
 
-    def _get(self, url: str, limit: int) -> bytes:
-        """The body at `url`, never more than `limit` bytes of it, nor longer than these may take."""
-        deadline = self._clock.now() + GRACE_SECONDS + limit / LEAST_BYTES_PER_SECOND
-        with self._http.stream("GET", url, headers={"Accept-Encoding": "identity"}) as answer:
-            answer.raise_for_status()
-            if answer.headers.get("content-encoding", "identity") != "identity":  # it could unfold without bound
-                raise ShardCorrupt("a server sent an encoded body", f"{answer.headers['content-encoding']} from {url}")
-            data = bytearray()
-            for chunk in answer.iter_bytes():
-                data += chunk
-                if len(data) > limit:
-                    raise ShardCorrupt("a server sent more bytes than were promised", f"over {limit} from {url}")
-                if self._clock.now() > deadline:
-                    raise httpx.ReadTimeout(f"{len(data)} bytes only, from {url}", request=answer.request)
-        return bytes(data)
+    def run(self) -> None:
+        """All shards. Raises what ended it."""
+        self._progress(self._done, self._manifest.num_bytes)
+        num_threads = min(SHARDS_IN_FLIGHT, self._num_left)
+        if num_threads == 0:
+            return
+        with ThreadPoolExecutor(num_threads, thread_name_prefix="shards") as pool:
+            for future in [pool.submit(copy_context().run, self._fetch_shards) for _ in range(num_threads)]:
+                future.result()
+        if self._fault is not None:
+            raise self._fault
+
+    def _fetch_shards(self) -> None:
+        """What one thread does. A fault ends all of them, each after the answer it is reading."""
+        try:
+            while not self._over.is_set():
+                transfer = self._take()
+                if transfer is None:
+                    self._clock.wait(self._over, IDLE_SECONDS)
+                else:
+                    self._attempt(transfer)
+        except Exception as fault:
+            with self._lock:
+                self._fault = self._fault or fault
+            self._over.set()
+
+    def _take(self) -> Transfer | None:
+        """The next one that may be asked for now. Raises Unreachable past the deadline."""
+        now = self._clock.now()
+        if self._ends is not None and now > self._ends:
+            raise Unreachable(
+                f"policy version {self._manifest.policy_version} didn't come in time",
+                f"{self._done} of {self._manifest.num_bytes} bytes are here",
+                "try again: what came is kept",
+            )
+        with self._lock:
+            for _ in range(len(self._queue)):
+                transfer = self._queue.popleft()
+                if transfer.not_before <= now:
+                    return transfer
+                self._queue.append(transfer)
+        return None
+
+    def _attempt(self, transfer: Transfer) -> None:
+        """Ask one relay for what is missing; then the shard is here, or in the queue again."""
+        relay = self._relays.draw(transfer.tried, self._clock.now())
+        if relay is None:
+            self._round_over(transfer)
+            return
+        started, first = self._clock.now(), transfer.num_done
+        try:
+            receive(transfer, relay, self._relays, self._http, self._assembly, self._clock)
+            self._check(transfer, relay)
+        except NotThere as error:
+            self._again(transfer, relay, error)
+            return
+        except Asked as error:
+            self._relays.failed(relay, self._clock.now() + min(error.seconds, MOST_REST_SECONDS))
+            transfer.was_there = True
+            self._again(transfer, relay, error)
+            return
+        except TooSlow as error:
+            get_logger().info("shardcast.slow", url=relay.url, why=str(error))
+            self._again(transfer, relay, error)
+        except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt) as error:
+            self._relays.failed(relay)
+            transfer.was_there = True
+            self._again(transfer, relay, error)
+            return
+        self._relays.succeeded(relay, max(0, transfer.num_done - first), self._clock.now() - started)
+
+    def _check(self, transfer: Transfer, relay: Relay) -> None:
+        """A shard of which all bytes came. Raises ShardCorrupt where they are the wrong ones."""
+        shard = transfer.shard
+        if transfer.found == shard.blake3:
+            self._assembly.keep(shard)
+            with self._lock:
+                self._done += shard.num_bytes
+                self._num_left -= 1
+                self._came = self._clock.now()
+                self._progress(self._done, self._manifest.num_bytes)
+                if self._num_left == 0:
+                    self._over.set()
+            return
+        if set(transfer.senders) == {relay.url}:
+            self._blame(relay, Lie(relay.url, transfer.path, shard.blake3, transfer.found))
+        found = transfer.found
+        transfer.is_whole_only = True
+        transfer.restart()
+        raise ShardCorrupt(f"a shard of {shard.file} doesn't match its hash", f"{found}, not {shard.blake3}")
+
+    def _blame(self, relay: Relay, lie: Lie) -> None:
+        self._relays.lied(relay, lie)
+        get_logger().warning("shardcast.lie", url=lie.url, path=lie.path, expected=lie.expected, found=lie.found)
+
+    def _again(self, transfer: Transfer, relay: Relay, error: Exception) -> None:
+        transfer.failures.append(error)
+        transfer.tried.add(relay.url)
+        with self._lock:
+            self._queue.append(transfer)
+
+    def _round_over(self, transfer: Transfer) -> None:
+        """All relays were asked; after a pause they are asked once more, a few times."""
+        now = self._clock.now()
+        is_waited_for = not transfer.was_there and now < self._came + self._wait_seconds
+        if not is_waited_for:
+            transfer.num_rounds += 1
+        if transfer.num_rounds >= ROUNDS or not self._relays.all:
+            raise given_up(transfer.path, self._relays, transfer.failures)
+        pause = PAUSE_SECONDS * 2**transfer.num_rounds * random.uniform(0.5, 1.5)
+        rested = min(relay.rests_until for relay in self._relays.all)
+        transfer.not_before = max(now + pause, rested)
+        transfer.tried.clear()
+        transfer.was_there = False
+        del transfer.failures[:-ROUNDS]
+        with self._lock:
+            self._queue.append(transfer)
 
 
-def _checked(data: bytes, shard: Shard) -> bytes:
-    if not _is_intact(data, shard):
-        raise ShardCorrupt(f"a shard of {shard.file} doesn't match its hash", f"{len(data)} bytes at {shard.offset}")
-    return data
-
-
-def _is_intact(data: bytes, shard: Shard) -> bool:
-    return len(data) == shard.num_bytes and hex0x(blake3(data).digest()) == shard.blake3
+def _transfer(manifest: Manifest, index: int) -> Transfer:
+    path = f"{version_path(manifest.policy_version)}/shards/{index}"
+    return Transfer(index, manifest.shards[index], path)

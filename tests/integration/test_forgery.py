@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio.from_thread
-import httpx
 import pytest
 
 from coordinator.rules import remember_rules
@@ -24,6 +23,7 @@ from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
 from protocol.environments.base import Environment
 from protocol.http import RequestSigner
+from protocol.shardcast.line import weights_client
 from protocol.shardcast.origin import publish
 from protocol.shardcast.server import create_app as origin_app
 from protocol.signing import Signer
@@ -51,7 +51,7 @@ from tests.integration.test_promise_commands import CREATOR, Command, Keys, call
 from tests.worlds.generated import generate
 from verifier.config import VerifierConfig
 from verifier.loop import Verifier
-from verifier.process import WEIGHTS_TIMEOUT_SECONDS, build_verifier
+from verifier.process import build_verifier
 
 __all__ = ["call"]
 
@@ -106,7 +106,7 @@ class RealPool:
             )
             client = CoordinatorClient(self.url, RequestSigner(signer, world.domain, SystemClock()))
             self.ends.callback(client.close)
-            http = self.ends.enter_context(httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS))
+            http = self.ends.enter_context(weights_client())
             chain = ChainPool(world.contracts, world.pool_id, lane=world.chain.lane(signer))
             self.verifiers[signer.address] = build_verifier(config, signer, chain, client, http, SystemClock())
         return self.verifiers[signer.address]

@@ -551,4 +551,4 @@ def asked(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(client, lambda url: CoordinatorClient(url, transport=httpx.MockTransport(pool.handle)))
     real = httpx.Client
     transport = httpx.MockTransport(pool.handle)
-    monkeypatch.setattr(httpx, "Client", lambda **options: real(**{"transport": transport} | options))
+    monkeypatch.setattr(httpx, "Client", lambda **options: real(**options | {"transport": transport}))

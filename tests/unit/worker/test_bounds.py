@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from protocol.errors import ConfigError
-from protocol.shardcast.client import version_folder
+from protocol.shardcast.folder import version_folder
 from worker import bounds as bounds_module
 from worker.bounds import Bounds, OutOfRoom
 from worker.config import WorkerConfig

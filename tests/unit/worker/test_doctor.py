@@ -148,7 +148,7 @@ def serve(patch: pytest.MonkeyPatch, date: str) -> None:
         return httpx.Response(200, headers={"Date": date}, content=endless())
 
     real = httpx.Client
-    patch.setattr(httpx, "Client", lambda **options: real(**options, transport=httpx.MockTransport(handle)))
+    patch.setattr(httpx, "Client", lambda **options: real(**options | {"transport": httpx.MockTransport(handle)}))
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
-
-from protocol.checks.basis import WEIGHTS_TIMEOUT_SECONDS
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable, UsageError
 from protocol.files import cache_folder
-from protocol.patience import LEAST_OF_WEIGHTS, impatient
 from protocol.progress import Steps, Unseen
-from protocol.shardcast.client import fetch_version, is_intact, version_folder
+from protocol.shardcast.client import fetch_version
+from protocol.shardcast.folder import is_intact, version_folder
+from protocol.shardcast.line import weights_client
 from protocol.shardcast.origin import manifest_of
 from protocol.wire import WeightsRelease
 
@@ -68,7 +66,7 @@ class ModelSource:
             _discard_oldest(cache)
             if not is_intact(folder, release.manifest_hash):
                 try:
-                    with impatient(httpx.Client(timeout=WEIGHTS_TIMEOUT_SECONDS), LEAST_OF_WEIGHTS) as http:
+                    with weights_client() as http:
                         fetch_version(http, self.urls(), release, place, tell)
                 except (ShardCorrupt, Unreachable) as error:
                     raise _unavailable(release, error) from error

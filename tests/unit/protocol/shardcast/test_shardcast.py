@@ -14,10 +14,12 @@ from starlette.testclient import TestClient
 
 from protocol.canonical import hex0x, keccak256
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable
-from protocol.shardcast.client import GRACE_SECONDS, MANIFEST_FILE, fetch_version
+from protocol.shardcast.client import fetch_version
+from protocol.shardcast.folder import MANIFEST_FILE
 from protocol.shardcast.manifest import Manifest, read_manifest
 from protocol.shardcast.origin import keep_newest, publish
 from protocol.shardcast.server import create_app
+from protocol.shardcast.transfer import GRACE_SECONDS
 from protocol.wire import WeightsRelease
 
 URL = "http://relay"
@@ -38,7 +40,7 @@ def root(tmp_path: Path) -> Path:
 
 
 class StandingClock:
-    """Time that only moves when a test moves it."""
+    """Time that only moves when a test moves it, or something waits."""
 
     seconds = 0.0
 
@@ -46,6 +48,7 @@ class StandingClock:
         return self.seconds
 
     def wait(self, stop: threading.Event, seconds: float) -> bool:
+        self.seconds += seconds
         return stop.is_set()
 
 
@@ -137,8 +140,13 @@ def test_shards_that_were_checked_are_not_fetched_again(checkpoint: Path, root: 
     with pytest.raises(Unreachable):
         fetch_version(serving(root, fail_at_last), [URL], release_of(manifest), tmp_path / "worker")
     fetched.clear()
+
+    def note(path: str, data: bytes) -> bytes:
+        fetched.append(path)
+        return data
+
     fetch_version(
-        serving(root, lambda path, data: (fetched.append(path), data)[1]),
+        serving(root, note),
         [URL],
         release_of(manifest),
         tmp_path / "worker",
@@ -177,12 +185,12 @@ def test_a_body_that_unfolds_is_not_unfolded(checkpoint: Path, root: Path, tmp_p
 
 
 def test_a_server_that_trickles_is_left(checkpoint: Path, root: Path, tmp_path: Path) -> None:
-    """Each byte comes in time for the timeout of a read, and the whole never."""
+    """Each byte of the manifest comes in time for the timeout of a read, and the whole never."""
     manifest, clock = publish(checkpoint, root, 1, 0, shard_bytes=1000), StandingClock()
 
     def answer(request: httpx.Request) -> httpx.Response:
         data = (root / request.url.path.lstrip("/")).read_bytes()
-        if request.url.host == "honest":
+        if request.url.host == "honest" or "/shards/" in request.url.path:
             return httpx.Response(200, content=data)
         return httpx.Response(200, stream=Trickle(data, clock))
 

@@ -42,7 +42,7 @@ def origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return httpx.Response(200, content=file.read_bytes()) if file.is_file() else httpx.Response(404)
 
     client, transport = httpx.Client, httpx.MockTransport(answer)
-    monkeypatch.setattr("verifier.audit.replay.pinned.httpx.Client", lambda **options: client(transport=transport))
+    monkeypatch.setattr("verifier.audit.replay.pinned.weights_client", lambda: client(transport=transport))
 
 
 class Servers:

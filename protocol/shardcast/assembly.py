@@ -1,0 +1,90 @@
+"""The assembly: a version's files as they are filled, shard by shard, each byte at its final place.
+
+In: pieces of shards, in any order and from many threads. Out: the version's folder, put in place by one rename once
+all shards are there. A list of the checked shards is kept beside them, so that a later process (this one was killed)
+goes on with what is there; it trusts no line of that list before it has hashed the bytes again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from pydantic import ValidationError
+
+from protocol.files import sync_folder, write_atomically
+from protocol.shardcast.folder import MANIFEST_FILE, holds
+from protocol.shardcast.manifest import Manifest, Shard
+
+CHECKED_FILE = ".checked"
+"""In the staging folder: a line of JSON for each shard that was checked and written."""
+
+
+class Assembly:
+    """Example: `with Assembly(folder) as assembly: assembly.write(shard, 0, data); assembly.keep(shard); …`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.staging = folder.with_name(f".{folder.name}.staging")
+        self._lock = threading.Lock()
+        self._files: dict[str, int] = {}
+        self.staging.mkdir(parents=True, exist_ok=True)
+        self._checked = os.open(self.staging / CHECKED_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        with self._lock:
+            for descriptor in (*self._files.values(), self._checked):
+                os.close(descriptor)
+            self._files.clear()
+
+    def write(self, shard: Shard, at: int, data: memoryview) -> None:
+        """Bytes of a shard from its byte `at` on. Raises OSError, on a full disk for instance."""
+        descriptor, position = self._descriptor(shard.file), shard.offset + at
+        while data:
+            num_written = os.pwrite(descriptor, data, position)
+            data, position = data[num_written:], position + num_written
+
+    def keep(self, shard: Shard) -> None:
+        """A shard is whole, and its hash was right."""
+        os.write(self._checked, shard.model_dump_json().encode() + b"\n")
+
+    def found(self, shards: Iterable[Shard]) -> set[int]:
+        """Which of `shards` are here already, by their place in the list: each is hashed once more."""
+        listed = self._listed()
+        return {index for index, shard in enumerate(shards) if shard in listed and holds(self.staging, shard)}
+
+    def finish(self, manifest: Manifest) -> Path:
+        """The folder, in its place: exactly the manifest's files, all shards of which were kept."""
+        for name, num_bytes in manifest.files.items():
+            descriptor = self._descriptor(name)
+            os.truncate(descriptor, num_bytes)
+            os.fsync(descriptor)  # without it, a power cut may leave a folder that looks whole with files that aren't
+        for path in self.staging.iterdir():
+            if path.name not in manifest.files:
+                path.unlink()
+        write_atomically(self.staging / MANIFEST_FILE, manifest.to_bytes())
+        self.staging.rename(self.folder)
+        sync_folder(self.folder.parent)
+        return self.folder
+
+    def _descriptor(self, name: str) -> int:
+        with self._lock:
+            if name not in self._files:
+                self._files[name] = os.open(self.staging / name, os.O_RDWR | os.O_CREAT, 0o644)
+            return self._files[name]
+
+    def _listed(self) -> set[Shard]:
+        """Whatever can be read of the list: its last line may be torn."""
+        listed = set()
+        for line in (self.staging / CHECKED_FILE).read_bytes().splitlines():
+            try:
+                listed.add(Shard.model_validate_json(line))
+            except ValidationError:
+                continue
+        return listed

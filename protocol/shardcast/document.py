@@ -1,0 +1,105 @@
+"""A small document of a relay's: asked of one after the other, until one has what is accepted.
+
+In: relays, a path, and what to make of the bytes. Out: that; the answer is cut off at its limit and by its time.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import httpx
+
+from protocol.canonical import hex0x, keccak256
+from protocol.clock import Clock
+from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable
+from protocol.shardcast.line import answer_pieces
+from protocol.shardcast.relays import Lie, Relay, Relays
+from protocol.shardcast.transfer import GRACE_SECONDS, LEAST_BYTES_PER_SECOND
+from protocol.telemetry import get_logger
+
+T = TypeVar("T")
+
+ROUNDS = 3
+PAUSE_SECONDS = 0.2
+"""After a round, doubled with each, with jitter."""
+PIECE_BYTES = 64 << 10
+
+
+def ask_relays(
+    http: httpx.Client,
+    relays: Relays,
+    path: str,
+    limit: int,
+    accept: Callable[[bytes], T],
+    clock: Clock,
+    promised: str = "",
+) -> T:
+    """What `accept` makes of the first relay's bytes that it takes (else it raises ShardCorrupt); a few rounds.
+
+    Bytes that aren't what `promised` says are held against who sent them. Raises Unreachable, ShardCorrupt.
+    """
+    failures: list[Exception] = []
+    for round_ in range(ROUNDS):
+        tried: set[str] = set()
+        while relay := relays.draw(tried, clock.now()):
+            tried.add(relay.url)
+            try:
+                return _ask(http, relays, relay, path, limit, accept, clock, promised)
+            except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt) as error:
+                relays.failed(relay)
+                failures.append(error)
+        if round_ + 1 < ROUNDS:
+            clock.wait(threading.Event(), PAUSE_SECONDS * 2**round_ * random.uniform(0.5, 1.5))
+    raise given_up(path, relays, failures)
+
+
+def given_up(path: str, relays: Relays, failures: Sequence[Exception]) -> ProofpoolError:
+    """What to raise once no relay is left to ask."""
+    if failures and all(isinstance(error, ShardCorrupt) for error in failures):
+        return ShardCorrupt(f"no server has the right bytes of {path}", str(failures[-1]))
+    tried = f"tried {', '.join(relay.url for relay in relays.all) or 'none'}: {failures[-1:]}"
+    return Unreachable(f"no server hands out {path}", tried, "are the relays running?")
+
+
+def _ask(
+    http: httpx.Client,
+    relays: Relays,
+    relay: Relay,
+    path: str,
+    limit: int,
+    accept: Callable[[bytes], T],
+    clock: Clock,
+    promised: str,
+) -> T:
+    data = read_document(http, f"{relay.url}/{path}", limit, clock)
+    try:
+        return accept(data)
+    except ShardCorrupt:
+        if promised:
+            lie = Lie(relay.url, path, promised, hex0x(keccak256(data)))
+            relays.lied(relay, lie)
+            get_logger().warning("shardcast.lie", url=lie.url, path=lie.path, expected=lie.expected, found=lie.found)
+        raise
+
+
+def read_document(http: httpx.Client, url: str, limit: int, clock: Clock) -> bytes:
+    """The body at `url`, never more than `limit` bytes of it, nor longer than these may take.
+
+    Raises httpx.HTTPError, httpx.InvalidURL, ShardCorrupt.
+    """
+    deadline = clock.now() + GRACE_SECONDS + limit / LEAST_BYTES_PER_SECOND
+    with http.stream("GET", url, headers={"Accept-Encoding": "identity"}, follow_redirects=False) as answer:
+        answer.raise_for_status()
+        if answer.headers.get("content-encoding", "identity") != "identity":  # it could unfold without bound
+            raise ShardCorrupt("a server sent an encoded body", f"{answer.headers['content-encoding']} from {url}")
+        data = bytearray()
+        for piece in answer_pieces(answer, memoryview(bytearray(PIECE_BYTES))):
+            data += piece
+            if len(data) > limit:
+                raise ShardCorrupt("a server sent more bytes than were promised", f"over {limit} from {url}")
+            if clock.now() > deadline:
+                raise httpx.ReadTimeout(f"{len(data)} bytes only, from {url}", request=answer.request)
+    return bytes(data)

@@ -1,0 +1,239 @@
+"""The line to a relay: HTTP/1.1 straight from the socket into the reader's buffer.
+
+In: requests of an `httpx.Client`. Out: answers of which `answer_pieces` reads the body with one copy in place of four,
+which is what lets a core take in gigabytes a second. Connections are kept and used again. Redirects aren't followed.
+An answer has to come in whole within a timeout, and longer by what it has brought at a least rate: a relay that sends a
+byte now and then holds nobody up.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import ssl
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.request import getproxies
+
+import httpx
+
+from protocol.patience import LEAST_OF_WEIGHTS, impatient
+
+READINTO = "proofpool.readinto"
+"""The extension of an answer that reads its body into a buffer: `(memoryview) -> number of bytes`, 0 at the end."""
+LINE_TIMEOUT_SECONDS = 60.0
+
+
+def weights_client(timeout_seconds: float = LINE_TIMEOUT_SECONDS) -> httpx.Client:
+    """A client for shards and manifests. Where the environment names proxies it is httpx's own, slower one."""
+    if getproxies():
+        return impatient(httpx.Client(timeout=timeout_seconds), LEAST_OF_WEIGHTS)
+    return httpx.Client(timeout=timeout_seconds, transport=Line(timeout_seconds))
+
+
+def answer_pieces(answer: httpx.Response, buffer: memoryview) -> Iterator[memoryview]:
+    """The body piece by piece, as it comes; a piece is valid until the next one. Raises httpx.RequestError."""
+    readinto: Callable[[memoryview], int] | None = answer.extensions.get(READINTO)
+    if readinto is None:
+        yield from (memoryview(data) for data in answer.iter_bytes())
+        return
+    while num_bytes := readinto(buffer):
+        yield buffer[:num_bytes]
+
+
+class Line(httpx.BaseTransport):
+    """Connections to all relays of a fetch; threads may share it."""
+
+    def __init__(self, timeout_seconds: float, least_bytes_per_second: int = LEAST_OF_WEIGHTS) -> None:
+        self._timeout = timeout_seconds
+        self._least = least_bytes_per_second
+        self._lock = threading.Lock()
+        self._idle: defaultdict[tuple[str, str, int], list[_Connection]] = defaultdict(list)
+        self._tls: ssl.SSLContext | None = None
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Raises httpx.TransportError: whoever is at the other end isn't there, or doesn't speak HTTP."""
+        place = _place(request.url)
+        try:
+            connection, answer = self._ask(place, request)
+        except TimeoutError as error:
+            raise httpx.ReadTimeout(str(error) or "no answer in time", request=request) from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise httpx.ConnectError(f"{type(error).__name__}: {error}", request=request) from error
+        body = _Body(answer, request, lambda is_whole: self._give_back(place, connection, is_whole))
+        return httpx.Response(
+            answer.status, headers=answer.getheaders(), stream=body, extensions={READINTO: body.readinto}
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            for connections in self._idle.values():
+                for connection in connections:
+                    connection.close()
+            self._idle.clear()
+
+    def _ask(self, place: tuple[str, str, int], request: httpx.Request) -> tuple[_Connection, http.client.HTTPResponse]:
+        """A kept connection may have been closed at the other end meanwhile: then a new one is asked."""
+        with self._lock:
+            kept = self._idle[place].pop() if self._idle[place] else None
+        if kept is not None:
+            with suppress(ConnectionError, http.client.RemoteDisconnected):
+                return kept, self._send(kept, request)
+            kept.close()
+        connection = self._connection(place)
+        return connection, self._send(connection, request)
+
+    def _send(self, connection: _Connection, request: httpx.Request) -> http.client.HTTPResponse:
+        try:
+            headers = {name: value for name, value in request.headers.items() if name != "connection"}
+            connection.asked()
+            connection.request(request.method, request.url.raw_path.decode("ascii"), headers=headers)
+            answer = connection.getresponse()
+            connection.answered()
+            return answer
+        except BaseException:
+            connection.close()
+            raise
+
+    def _connection(self, place: tuple[str, str, int]) -> _Connection:
+        scheme, host, port = place
+        if scheme != "https":
+            return _Connection(host, port, self._timeout, self._least)
+        with self._lock:
+            self._tls = self._tls or ssl.create_default_context()
+        return _Connection(host, port, self._timeout, self._least, self._tls)
+
+    def _give_back(self, place: tuple[str, str, int], connection: _Connection, is_whole: bool) -> None:
+        """Only a connection whose answer was read to its end can carry another one."""
+        if not is_whole or connection.sock is None:
+            connection.close()
+            return
+        with self._lock:
+            self._idle[place].append(connection)
+
+
+def _place(url: httpx.URL) -> tuple[str, str, int]:
+    if url.scheme not in ("http", "https"):
+        raise httpx.UnsupportedProtocol(f"{url} is neither http nor https")
+    return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection each read of which knows how long the whole answer may take."""
+
+    def __init__(
+        self, host: str, port: int, timeout: float, least_bytes_per_second: int, tls: ssl.SSLContext | None = None
+    ) -> None:
+        super().__init__(host, port, timeout=timeout)
+        self._seconds, self._least, self._tls = timeout, least_bytes_per_second, tls
+        self.asked()
+
+    def asked(self) -> None:
+        """Another answer is waited for from now on; its head has the timeout and no longer."""
+        self._since, self._num_bytes, self._is_body = time.monotonic(), 0, False
+
+    def answered(self) -> None:
+        """The head is here; the body gains time by its bytes."""
+        self._is_body = True
+
+    def connect(self) -> None:
+        super().connect()
+        if self._tls is not None:
+            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self.host)
+        self.sock = _TimedSocket(self.sock, self._left, self._count)
+
+    def _count(self, num_bytes: int) -> None:
+        if self._is_body:
+            self._num_bytes += num_bytes
+
+    def _left(self) -> float:
+        """Seconds for the next piece. Raises TimeoutError where there are none."""
+        waited = time.monotonic() - self._since
+        left = self._seconds + self._num_bytes / self._least - waited
+        if left <= 0:
+            raise TimeoutError(f"only {self._num_bytes} bytes came in {waited:.1f} s")
+        return min(self._seconds, left)
+
+
+class _TimedSocket:
+    """What `http.client` uses of a socket, each read with a timeout of its own."""
+
+    def __init__(self, sock: socket.socket, left: Callable[[], float], count: Callable[[int], None]) -> None:
+        self._sock, self._left, self._count = sock, left, count
+
+    def sendall(self, data: Any) -> None:
+        self._sock.sendall(data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_TimedReads(self._sock, self._left, self._count))
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class _TimedReads(io.RawIOBase):
+    def __init__(self, sock: socket.socket, left: Callable[[], float], count: Callable[[int], None]) -> None:
+        self._sock, self._left, self._count = sock, left, count
+        self._raw = sock.makefile("rb", buffering=0)  # keeps the socket open for the body once the connection is closed
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._sock.settimeout(self._left())
+        num_bytes = self._raw.readinto(buffer) or 0
+        self._count(num_bytes)
+        return num_bytes
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Body(httpx.SyncByteStream):
+    """An answer's body; `readinto` and iterating read the same bytes."""
+
+    def __init__(self, answer: http.client.HTTPResponse, request: httpx.Request, end: Callable[[bool], None]) -> None:
+        self._answer, self._request, self._end = answer, request, end
+        self._left = None if answer.chunked else answer.length
+        self._is_over = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        buffer = memoryview(bytearray(1 << 16))
+        while num_bytes := self.readinto(buffer):
+            yield bytes(buffer[:num_bytes])
+
+    def readinto(self, buffer: memoryview) -> int:
+        """One read's worth; 0 at the end. Raises httpx.TransportError where the end comes too early."""
+        try:
+            return self._readinto(buffer)
+        except TimeoutError as error:
+            raise httpx.ReadTimeout(str(error) or "no more bytes in time", request=self._request) from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise httpx.ReadError(f"{type(error).__name__}: {error}", request=self._request) from error
+
+    def close(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            is_whole = self._answer.isclosed() or self._left == 0
+            is_kept = is_whole and not self._answer.will_close
+            self._answer.close()
+            self._end(is_kept)
+
+    def _readinto(self, buffer: memoryview) -> int:
+        if self._left is None:
+            data = self._answer.read1(len(buffer))
+            buffer[: len(data)] = data
+            return len(data)
+        if self._left == 0:
+            return 0
+        num_bytes = self._answer.fp.readinto1(buffer[: self._left])
+        if num_bytes == 0:
+            raise http.client.IncompleteRead(b"", self._left)
+        self._left -= num_bytes
+        return num_bytes

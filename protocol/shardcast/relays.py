@@ -1,0 +1,107 @@
+"""The relays of a fetch: what is known of each, and which one is asked for the next shard.
+
+In: what each request came to. Out: a relay, drawn with probability in proportion to success rate × bandwidth. Both are
+moving averages; a failure says nothing about bandwidth, so it never enters that one; with every observation all success
+rates heal a little, so that whoever comes back is tried again. Source: INTELLECT-2 (arXiv:2505.07291), section 2.2.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+WEIGHT_OF_NEW = 0.3
+HEALING = 0.01
+
+
+@dataclass(frozen=True)
+class Lie:
+    """Bytes that aren't what was promised, all of which one relay sent: evidence against it."""
+
+    url: str
+    path: str
+    expected: str
+    found: str
+
+
+@dataclass
+class Relay:
+    """One server, as this fetch has seen it."""
+
+    url: str
+    success_rate: float = 1.0
+    bytes_per_second: float = 0.0
+    """Moving average of whole transfers; 0 before the first."""
+    num_bytes: int = 0
+    num_failures: int = 0
+    rests_until: float = 0.0
+    """Clock seconds: it asked to be left alone."""
+    lies: list[Lie] = field(default_factory=list)
+
+
+class Relays:
+    """Threads share it. Example: `relay = relays.draw(tried, now); …; relays.succeeded(relay, num_bytes, seconds)`."""
+
+    def __init__(self, urls: Sequence[str], chance: random.Random | None = None) -> None:
+        self._lock = threading.Lock()
+        self._chance = chance or random.Random()
+        self.all = [Relay(url.rstrip("/")) for url in dict.fromkeys(urls)]
+
+    def draw(self, tried: Collection[str], now: float) -> Relay | None:
+        """One that isn't among `tried`; None where there is none. Liars and who rests come after all others."""
+        with self._lock:
+            left = [relay for relay in self.all if relay.url not in tried]
+            rested = [relay for relay in left if relay.rests_until <= now]
+            honest = [relay for relay in rested or left if not relay.lies]
+            candidates = honest or [relay for relay in left if not relay.lies] or rested or left
+            if not candidates:
+                return None
+            return self._chance.choices(candidates, self._weights(candidates))[0]
+
+    def succeeded(self, relay: Relay, num_bytes: int, seconds: float) -> None:
+        """A transfer came to its end, or was fine until it was left."""
+        with self._lock:
+            rate = num_bytes / max(seconds, 1e-6)
+            old = relay.bytes_per_second or rate
+            relay.bytes_per_second = old + WEIGHT_OF_NEW * (rate - old)
+            self._observe(relay, 1.0)
+
+    def failed(self, relay: Relay, rests_until: float = 0.0) -> None:
+        with self._lock:
+            relay.num_failures += 1
+            relay.rests_until = max(relay.rests_until, rests_until)
+            self._observe(relay, 0.0)
+
+    def lied(self, relay: Relay, lie: Lie) -> None:
+        with self._lock:
+            relay.lies.append(lie)
+            relay.num_failures += 1
+            self._observe(relay, 0.0)
+
+    def brought(self, relay: Relay, num_bytes: int) -> None:
+        with self._lock:
+            relay.num_bytes += num_bytes
+
+    def best_rate_but(self, relay: Relay) -> float:
+        """Bytes per second of the fastest other relay that is neither a liar nor failing; 0 where none is known."""
+        with self._lock:
+            others = (one for one in self.all if one is not relay and not one.lies and one.success_rate > 1 / 2)
+            return max((one.bytes_per_second for one in others), default=0.0)
+
+    @property
+    def lies(self) -> list[Lie]:
+        with self._lock:
+            return [lie for relay in self.all for lie in relay.lies]
+
+    def _weights(self, candidates: Sequence[Relay]) -> list[float]:
+        """A relay that wasn't measured yet counts as an average one."""
+        known = [relay.bytes_per_second for relay in self.all if relay.bytes_per_second]
+        middle = sum(known) / len(known) if known else 1.0
+        return [max(relay.success_rate, HEALING) * (relay.bytes_per_second or middle) for relay in candidates]
+
+    def _observe(self, relay: Relay, success: float) -> None:
+        relay.success_rate += WEIGHT_OF_NEW * (success - relay.success_rate)
+        for each in self.all:
+            each.success_rate = min(1.0, each.success_rate + HEALING)

@@ -1,0 +1,135 @@
+"""One shard on its way: which bytes are here, from whom, and what is asked for next.
+
+In: pieces of a relay's answer. Out: the same pieces in the assembly, hashed as they come; then whole and right, or a
+lie. A transfer that broke off goes on with another relay from the byte where it stopped. Where a hash is wrong and
+several relays had a hand in it nobody is blamed: the shard is fetched once more, from one relay alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import httpx
+from blake3 import blake3
+
+from protocol.canonical import hex0x
+from protocol.clock import Clock
+from protocol.errors import ShardCorrupt
+from protocol.shardcast.assembly import Assembly
+from protocol.shardcast.line import answer_pieces
+from protocol.shardcast.manifest import Shard
+from protocol.shardcast.relays import Relay, Relays
+
+PIECE_BYTES = 256 << 10
+"""Received, hashed and written at a time: it stays in a core's cache meanwhile."""
+GRACE_SECONDS = 60.0
+LEAST_BYTES_PER_SECOND = 64 << 10
+"""A server that is slower than this, after the grace, is as good as silent: the next one is asked."""
+LOOK_SECONDS = 2.0
+"""A relay's pace is judged after this long."""
+SLOWER_TIMES = 4.0
+"""A relay that is this many times slower than the best other one is left, if that saves time."""
+
+
+class TooSlow(Exception):
+    """Another relay brings the rest sooner; what came is kept."""
+
+
+class NotThere(Exception):
+    """The relay hasn't got this shard, or not yet."""
+
+
+class Asked(Exception):
+    """The relay asked to be left alone for `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"asked to wait {seconds:.0f} s")
+        self.seconds = seconds
+
+
+@dataclass
+class Transfer:
+    """A shard that is being fetched; `num_done` bytes of it are in the assembly."""
+
+    index: int
+    shard: Shard
+    path: str
+    num_done: int = 0
+    senders: list[str] = field(default_factory=list)
+    """URLs that the bytes came from."""
+    tried: set[str] = field(default_factory=set)
+    """URLs that failed in this round."""
+    num_rounds: int = 0
+    not_before: float = 0.0
+    was_there: bool = False
+    """Some relay of this round had it."""
+    is_whole_only: bool = False
+    """Bytes of several relays didn't fit together: no more of that."""
+    failures: list[Exception] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._hasher = blake3()
+
+    def restart(self) -> None:
+        self.num_done, self._hasher = 0, blake3()
+        self.senders.clear()
+
+    def add(self, data: memoryview, assembly: Assembly) -> None:
+        if self.num_done + len(data) > self.shard.num_bytes:
+            raise ShardCorrupt("a server sent more bytes than were promised", f"over {self.shard.num_bytes}")
+        self._hasher.update(data)
+        assembly.write(self.shard, self.num_done, data)
+        self.num_done += len(data)
+
+    @property
+    def found(self) -> str:
+        """The hash of what has come."""
+        return hex0x(self._hasher.digest())
+
+
+def receive(
+    transfer: Transfer, relay: Relay, relays: Relays, http: httpx.Client, assembly: Assembly, clock: Clock
+) -> None:
+    """Ask `relay` for what is missing of a shard. Raises httpx.HTTPError, httpx.InvalidURL, ShardCorrupt, and ours."""
+    if transfer.is_whole_only:
+        transfer.restart()
+    first, started = transfer.num_done, clock.now()
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={first}-"} if first else {})
+    with http.stream("GET", f"{relay.url}/{transfer.path}", headers=headers, follow_redirects=False) as answer:
+        _check_head(answer, transfer)
+        transfer.senders.append(relay.url)
+        buffer = memoryview(bytearray(PIECE_BYTES))
+        for piece in answer_pieces(answer, buffer):
+            transfer.add(piece, assembly)
+            relays.brought(relay, len(piece))
+            _check_pace(transfer, relay, relays, transfer.num_done - first, clock.now() - started)
+    if transfer.num_done < transfer.shard.num_bytes:
+        raise httpx.ReadError(f"{transfer.num_done} of {transfer.shard.num_bytes} bytes came", request=answer.request)
+
+
+def _check_head(answer: httpx.Response, transfer: Transfer) -> None:
+    if answer.status_code == httpx.codes.NOT_FOUND:
+        raise NotThere(str(answer.url))
+    if answer.status_code in (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE):
+        asked = answer.headers.get("retry-after", "")
+        raise Asked(float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else 1.0)
+    answer.raise_for_status()
+    if answer.headers.get("content-encoding", "identity") != "identity":  # it could unfold without bound
+        raise ShardCorrupt("a server sent an encoded body", f"{answer.headers['content-encoding']} from {answer.url}")
+    goes_on = answer.status_code == httpx.codes.PARTIAL_CONTENT
+    start = f"bytes {transfer.num_done}-"
+    if goes_on and not answer.headers.get("content-range", "").startswith(start):
+        raise ShardCorrupt("a server sent other bytes than it was asked for", f"not from {start} on: {answer.url}")
+    if transfer.num_done and not goes_on:
+        transfer.restart()
+
+
+def _check_pace(transfer: Transfer, relay: Relay, relays: Relays, num_bytes: int, seconds: float) -> None:
+    """Whether to stay with this relay for what is missing."""
+    if seconds > GRACE_SECONDS + num_bytes / LEAST_BYTES_PER_SECOND:
+        raise httpx.ReadTimeout(f"{num_bytes} bytes only in {seconds:.0f} s, from {relay.url}")
+    if seconds < LOOK_SECONDS or transfer.is_whole_only:
+        return
+    own, other = num_bytes / seconds, relays.best_rate_but(relay)
+    if own * SLOWER_TIMES < other and (transfer.shard.num_bytes - transfer.num_done) / other < seconds:
+        raise TooSlow(f"{own:.0f} bytes a second from {relay.url}, {other:.0f} from another")
