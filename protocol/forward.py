@@ -21,7 +21,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from protocol.errors import ProofpoolError
-from protocol.gradients import gated_linear, inverse_rms, linear, normed, normed_linears, wide
+from protocol.gradients import gated, gated_linear, inverse_rms, linear, normed, normed_linears, wide
 from protocol.kv_cache import KvCache
 from protocol.packing import Packing
 from protocol.products import product
@@ -128,7 +128,7 @@ class Mlp(nn.Module):
         gate, up = after_norm(norm, x, [self.gate_proj, self.up_proj])
         if torch.is_grad_enabled() and type(self.down_proj) is Linear:
             return gated_linear(gate, up, self.down_proj.weight)
-        down: Tensor = self.down_proj(functional.silu(gate) * up)
+        down: Tensor = self.down_proj(gated(gate, up))
         return down
 
     def _in_place(self, rows: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ passes of their own. A model without gradients doesn't come here.
     y = x / rms(x) · w          keeps x; x̂ is made again       dx = (g·w − x̂ · mean(g·w·x̂)) / rms(x)
     y = x · Wᵀ + b              keeps x                         dx = g · W        dW = gᵀ · x
     y_i = norm(x) · W_iᵀ + b_i  keeps x; what is multiplied with W_i is made again
+    y = silu(a) · b             keeps a and b; silu is made again
     y = (silu(a) · b) · Wᵀ      keeps a and b; the same
 """
 
@@ -41,6 +42,12 @@ def normed_linears(x: Tensor, scale: Tensor, eps: float, layers: Sequence[Weight
     flat = [tensor for layer in layers for tensor in layer]
     found: tuple[Tensor, ...] = _NormedLinears.apply(x, scale, eps, *flat)  # type: ignore[no-untyped-call]
     return found
+
+
+def gated(gate: Tensor, up: Tensor) -> Tensor:
+    """silu(gate) · up, element by element."""
+    y: Tensor = _Gated.apply(gate, up)  # type: ignore[no-untyped-call]
+    return y
 
 
 def gated_linear(gate: Tensor, up: Tensor, weight: Tensor) -> Tensor:
@@ -101,6 +108,18 @@ class _NormedLinears(torch.autograd.Function):
         return to_x, to_scale if ctx.needs_input_grad[1] else None, None, *to_layers
 
 
+class _Gated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+        ctx.save_for_backward(gate, up)
+        return functional.silu(gate).mul_(up)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        gate, up = ctx.saved_tensors
+        return _through_gate(gradients[0].clone(), gate, up, functional.silu(gate))
+
+
 class _GatedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gate: Tensor, up: Tensor, weight: Tensor) -> Tensor:
@@ -113,14 +132,18 @@ class _GatedLinear(torch.autograd.Function):
         (pull,) = gradients
         opened = functional.silu(gate)
         to_weight = summed_outer(pull, opened * up) if ctx.needs_input_grad[2] else None
-        pull = product(pull, weight.T)
-        to_up = opened.mul_(pull)
-        return torch.ops.aten.silu_backward(pull.mul_(up), gate), to_up, to_weight
+        return *_through_gate(product(pull, weight.T), gate, up, opened), to_weight
 
 
 def _to_weights(pull: Tensor, x: Tensor, needs: Sequence[bool]) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of a linear layer's weight and bias."""
     return summed_outer(pull, x) if needs[0] else None, pull.sum(0) if needs[1] else None
+
+
+def _through_gate(pull: Tensor, gate: Tensor, up: Tensor, opened: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of gate and up; `pull` and `opened`, silu(gate), are used up."""
+    to_up = opened.mul_(pull)
+    return torch.ops.aten.silu_backward(pull.mul_(up), gate), to_up
 
 
 def _normal(x: Tensor, inverse: Tensor) -> Tensor:

@@ -183,10 +183,10 @@ def _pass(shape: _Shape) -> Iterator[MemoryPart]:
 
 
 def _kept_for_adapters(shape: _Shape) -> int:
-    """Numbers a token and layer: the norms' outputs, and silu(gate) with its product."""
+    """Numbers a token and layer: the norms' outputs, and silu(gate) · up."""
     targets = set(() if shape.recipe.lora is None else shape.recipe.lora.targets)
     norms = sum(bool(targets & fed) for fed in ({"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}))
-    return norms * shape.model.hidden_size + ("down_proj" in targets) * 2 * shape.model.intermediate_size
+    return norms * shape.model.hidden_size + ("down_proj" in targets) * shape.model.intermediate_size
 
 
 def _logits(shape: _Shape) -> Iterator[MemoryPart]:

@@ -43,7 +43,9 @@ def trl_python(request: pytest.FixtureRequest) -> Path:
 def ask(python: Path, module: str, **question: Any) -> Any:
     """What `module` of this folder answers, run by `python`: JSON in, and the last line of its output."""
     threads = str(question.get("threads", 1))
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": threads, "HF_HUB_OFFLINE": "1"}
+    # Threads that wait for each other sleep: where another process has a core, spinning ones would measure that.
+    openmp = {"OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "passive"}
+    environment = os.environ | openmp | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
     command = [str(python), "-m", f"tests.bench.trl.{module}", json.dumps(question)]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from protocol.gradients import gated_linear, inverse_rms, linear, normed, normed_linears, wide
+from protocol.gradients import gated, gated_linear, inverse_rms, linear, normed, normed_linears, wide
 from protocol.products import LEAST_ROWS
 
 
@@ -24,6 +24,10 @@ def plain_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 def plain_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return functional.linear(x, weight, bias)
+
+
+def plain_gate(gate: Tensor, up: Tensor) -> Tensor:
+    return functional.silu(gate) * up
 
 
 def plain_gated(gate: Tensor, up: Tensor, weight: Tensor) -> Tensor:
@@ -43,6 +47,7 @@ PAIRS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], list[tuple[
     "norm": (lambda x, w: normed(x, w, 0.1), lambda x, w: plain_norm(x, w, 0.1), [(6,)]),
     "linear": (linear, plain_linear, [(4, 6), (4,)]),
     "norm and linears": (both, plain_both, [(6,), (4, 6), (4,), (3, 6)]),
+    "gate": (gated, plain_gate, [(0, 6)]),
     "gate and linear": (gated_linear, plain_gated, [(0, 6), (4, 6)]),
 }
 """By hand, by autograd, and the shapes of what follows x [N, 6]; 0 stands for N."""
@@ -88,7 +93,9 @@ def test_a_frozen_weight_gets_no_gradient_and_the_others_do(name: str) -> None:
         assert [tensor.grad is None for tensor in given] == [index == frozen for index in range(len(given))]
 
 
-@pytest.mark.parametrize(("name", "num_kept"), [("norm", 1), ("norm and linears", 1), ("gate and linear", 2)])
+@pytest.mark.parametrize(
+    ("name", "num_kept"), [("norm", 1), ("norm and linears", 1), ("gate", 2), ("gate and linear", 2)]
+)
 def test_what_is_kept_of_each_row_is_what_came_in(name: str, num_kept: int) -> None:
     def kept_rows(call: Callable[..., Tensor]) -> int:
         sizes: dict[int, int] = {}
