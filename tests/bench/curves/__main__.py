@@ -1,6 +1,6 @@
 """`python -m tests.bench.curves`: run what isn't run yet, keep the curves, draw the figures, write the tables.
 
-python -m tests.bench.curves                                  # about an hour of one core
+python -m tests.bench.curves                                  # 20 CPU-minutes of one core
 python -m tests.bench.curves --experiment lag --seeds 2       # a part
 python -m tests.bench.curves --tables                         # tables and figures anew, from docs/data/curves.json
 """

@@ -49,10 +49,10 @@ class Standing:
 
 COMPARISONS = {
     "lag": Comparison("lag-0", ("lag-1", "lag-2", "lag-4"), "steps"),
-    "large-steps": Comparison("large-steps-lag-0", ("large-steps-lag-4",), "steps"),
-    "filter": Comparison("no-filter", ("lag-2", "offline-filter-alone", "offline-filter"), "rollouts"),
-    "filter-steps": Comparison("no-filter", ("lag-2", "offline-filter-alone", "offline-filter"), "steps"),
-    "filter-online": Comparison("lag-2", ("offline-filter",), "rollouts"),
+    "clip 1.5e-4": Comparison("one-sided-1.5e-4", ("two-sided-1.5e-4",), "steps"),
+    "clip 2e-4": Comparison("one-sided-2e-4", ("two-sided-2e-4",), "steps"),
+    "filter": Comparison("lag-2", ("offline-filter",), "rollouts"),
+    "filter-steps": Comparison("lag-2", ("offline-filter",), "steps"),
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from protocol.files import write_atomically
+from testnet.rules import GROUP_SIZE
 from tests.bench.curves.arms import Arm
 from trainer.problem_filter import FilterReport
 
@@ -27,8 +28,8 @@ class Curve:
     looks: tuple[int, ...]
     """Policy versions whose held-back pass rate was measured, 0 first."""
     pass_rates: tuple[float, ...]
-    generated: tuple[int, ...]
-    """Rollouts generated so far, those of dropped groups included."""
+    generated: tuple[float, ...]
+    """Rollouts so far: trained ones, and those of groups that were dropped while they came together (`_generated`)."""
     entropy: tuple[float, ...]
     """Nats, mean over trained tokens."""
     kl_to_worker: tuple[float, ...]
@@ -38,9 +39,9 @@ class Curve:
     delta_share: tuple[float, ...]
     """Trained tokens whose gradient δ took away."""
 
-    def rollouts(self) -> tuple[int, ...]:
+    def rollouts(self) -> tuple[float, ...]:
         """Generated up to each look."""
-        return tuple(self.generated[look - 1] if look else 0 for look in self.looks)
+        return tuple(self.generated[look - 1] if look else 0.0 for look in self.looks)
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,28 @@ def curve_of(lines: Sequence[Mapping[str, Any]]) -> Curve:
     return Curve(
         looks=tuple(line["step"] for line in looks),
         pass_rates=tuple(_short(line["held_back_average"]) for line in looks),
-        generated=tuple(line["num_generated_rollouts"] for line in steps),
+        generated=_generated(steps),
         entropy=column("entropy"),
         kl_to_worker=column("kl_to_worker"),
         grad_norm=column("grad_norm"),
         ratio_p99=column("ratio_p99"),
         delta_share=column("ratio_delta_share"),
     )
+
+
+def _generated(steps: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
+    """Rollouts that a pool generates up to each step, by the share of groups that were dropped.
+
+    A rehearsal works task by task, and throws away what its last task has beyond the batch; a pool's next batch has it.
+    """
+    found, total, before = [], 0.0, 0
+    for line in steps:
+        num_rollouts = line["num_generated_rollouts"] - before
+        num_dropped = line["num_dropped_groups"] * GROUP_SIZE
+        total += line["num_rollouts"] * num_rollouts / (num_rollouts - num_dropped)
+        before = line["num_generated_rollouts"]
+        found.append(round(total, 1))
+    return tuple(found)
 
 
 def filtered_of(report: FilterReport) -> Filtered:

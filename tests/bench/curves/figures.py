@@ -1,6 +1,6 @@
 """The figures of docs/training.md: a line an arm, its mean over seeds, in a band of one standard error.
 
-In: a `Document`. Out: SVG files beside the page. The same document gives the same bytes.
+In: a `Document`. Out: PNG files beside the page. The same document gives the same bytes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tests.bench.curves.document import Curve, Document
 from tests.bench.curves.statistics import at
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "figures"
-PLAIN: dict[Any, Any] = {"svg.hashsalt": "proofpool", "svg.fonttype": "path", "font.size": 8}
-NUM_PLACES = 40
+STYLE: dict[Any, Any] = {"font.size": 8}
+NUM_PLACES, LEAST_KL = 40, 1e-6
 
 Line = Callable[[Curve], tuple[Sequence[float], Sequence[float]]]
 """Places and heights of one curve."""
@@ -45,26 +45,30 @@ def pass_rate_by_rollouts(curve: Curve) -> tuple[Sequence[float], Sequence[float
     return curve.rollouts(), curve.pass_rates
 
 
+def kl_to_worker_by_step(curve: Curve) -> tuple[Sequence[float], Sequence[float]]:
+    """At least `LEAST_KL`, so that on-policy steps have a place on a logarithmic axis."""
+    return range(1, len(curve.kl_to_worker) + 1), [max(kl, LEAST_KL) for kl in curve.kl_to_worker]
+
+
 def grad_norm_by_step(curve: Curve) -> tuple[Sequence[float], Sequence[float]]:
     return range(1, len(curve.grad_norm) + 1), curve.grad_norm
 
 
 def draw(document: Document, panels: Sequence[Panel], out: Path) -> None:
-    """Write one SVG with the panels side by side; arms without curves are left out."""
+    """Write one PNG with the panels side by side; arms without curves are left out."""
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    with matplotlib.rc_context(PLAIN):
+    with matplotlib.rc_context(STYLE):
         figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.0), squeeze=False)
         for axis, panel in zip(axes.flat, panels, strict=True):
             _fill(axis, panel, document)
         figure.tight_layout()
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
         plt.close(figure)
-    lines = [line.rstrip() for line in buffer.getvalue().decode().splitlines()]
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, "\n".join(lines).encode() + b"\n")
+    write_atomically(out, buffer.getvalue())
 
 
 def _fill(axis: Any, panel: Panel, document: Document) -> None:
@@ -76,7 +80,8 @@ def _fill(axis: Any, panel: Panel, document: Document) -> None:
     axis.set_xlabel(panel.x)
     axis.set_yscale("log" if panel.is_logarithmic else "linear")
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=7)
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(fontsize=7)
 
 
 def _band(axis: Any, name: str, lines: Sequence[tuple[Sequence[float], Sequence[float]]], is_logarithmic: bool) -> None:

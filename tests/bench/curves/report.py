@@ -12,7 +12,15 @@ from pathlib import Path
 from tests.bench.curves.arms import EXPERIMENTS
 from tests.bench.curves.comparison import COMPARISONS, Comparison, Standing, standings
 from tests.bench.curves.document import DATA, Curve, Document
-from tests.bench.curves.figures import FOLDER, Panel, draw, grad_norm_by_step, pass_rate_by_rollouts, pass_rate_by_step
+from tests.bench.curves.figures import (
+    FOLDER,
+    Panel,
+    draw,
+    grad_norm_by_step,
+    kl_to_worker_by_step,
+    pass_rate_by_rollouts,
+    pass_rate_by_step,
+)
 from tests.bench.curves.statistics import Difference, Mean
 
 PAGE = DATA.parents[1] / "training.md"
@@ -23,18 +31,18 @@ CLIPS = tuple(arm.name for arm in EXPERIMENTS["clip"])
 
 def _panels() -> dict[str, tuple[Panel, ...]]:
     """By file name."""
-    lags, large, filters = (COMPARISONS[name].arms for name in ("lag", "large-steps", "filter"))
+    lags, filters = (COMPARISONS[name].arms for name in ("lag", "filter"))
     rate, step = "held-back pass rate", "step"
     return {
-        "lag.svg": (
-            Panel(f"{rate}, small steps", step, lags, pass_rate_by_step),
-            Panel(f"{rate}, large steps", step, large, pass_rate_by_step),
+        "lag.png": (
+            Panel(rate, step, lags, pass_rate_by_step),
+            Panel("KL to the version that sampled (nats)", step, lags, kl_to_worker_by_step, is_logarithmic=True),
         ),
-        "clip.svg": (
+        "clip.png": (
             Panel(f"{rate}, lag 4", step, CLIPS, pass_rate_by_step),
             Panel("gradient norm, not cut", step, CLIPS, grad_norm_by_step, is_logarithmic=True),
         ),
-        "filter.svg": (
+        "filter.png": (
             Panel(rate, "rollouts generated", filters, pass_rate_by_rollouts),
             Panel(rate, step, filters, pass_rate_by_step),
         ),

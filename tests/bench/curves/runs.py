@@ -88,7 +88,7 @@ def settings(arm: Arm, seed: int, folder: Path) -> RehearsalConfig:
             "num_steps": arm.num_steps,
             "lag": arm.lag,
             "groups_per_step": arm.groups_per_step,
-            "drop_flat_groups": arm.drop_flat_groups,
+            "drop_flat_groups": True,
             "max_batch": MAX_BATCH,
             "seed": seed,
             "evaluate_every": arm.evaluate_every,
