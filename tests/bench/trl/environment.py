@@ -48,5 +48,5 @@ def ask(python: Path, module: str, **question: Any) -> Any:
     environment = os.environ | openmp | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
     command = [str(python), "-m", f"tests.bench.trl.{module}", json.dumps(question)]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, f"it ended with {done.returncode}: {done.stderr[-4000:]}"
     return json.loads(done.stdout.strip().rpartition("\n")[2])
