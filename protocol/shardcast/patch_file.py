@@ -24,10 +24,11 @@ from protocol.wire import Hash32, UInt64
 
 MAGIC = b"PPPATCH1"
 LENGTH = struct.Struct("<I")
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 4 << 20
 MAX_BLOCK_BYTES = 16 << 20
 MAX_HEADER_BYTES = 16 << 20
 HASH_BYTES = 32
+READ_BYTES = 1 << 20
 
 
 class PatchHeader(BaseModel):
@@ -46,27 +47,35 @@ class PatchHeader(BaseModel):
 
 
 class PatchWriter:
-    """Writes a patch, front to back: header and layout first, then `add` for each span, then `finish`."""
+    """Writes a patch, front to back: layout first, then `add` for each span, then `finish` with the header.
+
+    Hashes in the header may be known only when all files are read, so its place is kept free until then.
+    """
 
     def __init__(self, file: BinaryIO, header: PatchHeader, layout: Layout) -> None:
         self._file = file
-        self._hasher = blake3()
-        self._write(MAGIC)
-        self.add(canonical_json(header.model_dump(mode="json")))
+        self._file.write(MAGIC)
+        self.add(_header_text(header))
         self.add(zstandard.ZstdCompressor(level=9).compress(layout.text))
 
     def add(self, part: bytes) -> None:
-        self._write(LENGTH.pack(len(part)))
-        self._write(part)
+        self._file.write(LENGTH.pack(len(part)))
+        self._file.write(part)
 
-    def finish(self) -> int:
-        """The hash of all that was written; how large the file is."""
-        self._write(self._hasher.digest())
+    def finish(self, header: PatchHeader) -> int:
+        """Put in the header, which has the same length with its right hashes; how large the file is."""
+        self._file.seek(len(MAGIC) + LENGTH.size)
+        self._file.write(_header_text(header))
+        self._file.seek(0)
+        hasher = blake3()
+        while piece := self._file.read(READ_BYTES):
+            hasher.update(piece)
+        self._file.write(hasher.digest())
         return self._file.tell()
 
-    def _write(self, data: bytes) -> None:
-        self._file.write(data)
-        self._hasher.update(data)
+
+def _header_text(header: PatchHeader) -> bytes:
+    return canonical_json(header.model_dump(mode="json"))
 
 
 class PatchReader:

@@ -12,7 +12,7 @@ import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -72,21 +72,8 @@ class Layout:
 
     @classmethod
     def read(cls, text: bytes) -> Layout:
-        """Raises MalformedFile where this isn't the header of a safetensors file."""
-        try:
-            document = json.loads(text, object_pairs_hook=_without_repeats)
-        except (ValueError, RecursionError) as error:
-            raise _malformed(f"its header is no JSON: {str(error)[:100]}") from error
-        if not isinstance(document, dict):
-            raise _malformed("its header is no table")
-        tensors = [_tensor(name, row) for name, row in document.items() if name != "__metadata__"]
-        tensors.sort(key=lambda tensor: (tensor.start, tensor.stop))
-        end = 0
-        for tensor in tensors:
-            if tensor.start != end:
-                raise _malformed(f"{tensor.name:.100} begins at byte {tensor.start}, not at {end}")
-            end = tensor.stop
-        return cls(text, tuple(tensors))
+        """Raises MalformedFile where this isn't the header of a safetensors file. The last few are remembered."""
+        return _read(text)
 
     @classmethod
     def of_file(cls, file: BinaryIO) -> Layout:
@@ -139,6 +126,24 @@ class Layout:
             run = Span(tensor.start, tensor.stop, tensor.word_bytes, octave)
         if run is not None:
             yield run
+
+
+@lru_cache(maxsize=4)
+def _read(text: bytes) -> Layout:
+    try:
+        document = json.loads(text, object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError) as error:
+        raise _malformed(f"its header is no JSON: {str(error)[:100]}") from error
+    if not isinstance(document, dict):
+        raise _malformed("its header is no table")
+    tensors = [_tensor(name, row) for name, row in document.items() if name != "__metadata__"]
+    tensors.sort(key=lambda tensor: (tensor.start, tensor.stop))
+    end = 0
+    for tensor in tensors:
+        if tensor.start != end:
+            raise _malformed(f"{tensor.name:.100} begins at byte {tensor.start}, not at {end}")
+        end = tensor.stop
+    return Layout(text, tuple(tensors))
 
 
 def layout_of(path: Path) -> Layout:

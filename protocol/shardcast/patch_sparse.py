@@ -173,7 +173,8 @@ def choose_thresholds(old: Words, octave: int) -> Thresholds:
     """Seven steps of a factor of two around the median: the lowest class has the values far below it."""
     if not octave:
         return np.zeros(0, dtype=np.uint16)
-    median = int(np.median(old[:: -(-len(old) // SAMPLE)] & MAGNITUDE)) // octave
+    sample = old[:: -(-len(old) // SAMPLE)] & np.uint16(MAGNITUDE)
+    median = int(np.partition(sample, len(sample) // 2)[len(sample) // 2]) // octave
     steps = np.arange(median + 2 - (MAX_CLASSES - 1), median + 2) * octave
     return steps[(steps > 0) & (steps <= MAGNITUDE)].astype(np.uint16)
 
@@ -187,7 +188,7 @@ def classes_of(words: Words, thresholds: Thresholds) -> Ints:
 
 def _members_by_class(old: Words, thresholds: Thresholds) -> Sequence[int]:
     """About how many words each class has, by a sample. It only chooses shifts."""
-    sample = old[:: -(-len(old) // (8 * SAMPLE))]
+    sample = old[:: -(-len(old) // (4 * SAMPLE))]
     counts = np.bincount(classes_of(sample, thresholds), minlength=len(thresholds) + 1)
     return [count * len(old) // len(sample) for count in counts.tolist()]
 

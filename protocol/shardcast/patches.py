@@ -4,7 +4,7 @@
     base file + patches  ──apply_patches──▶ new file   a client that has an earlier version
     live tensors + patch ──decode──▶ changes ──write──▶ live tensors   an engine that goes on without reloading
 
-A patch is a header, the layout of the new file, and a block for each 2 MiB of it. Blocks are made and used one at a
+A patch is a header, the layout of the new file, and a block for each 4 MiB of it. Blocks are made and used one at a
 time, so memory doesn't grow with the model. A tensor that the base hasn't in this dtype and shape is carried whole. The
 header names the BLAKE3 of both files; what is applied is checked against the new one before it is put in its place.
 A patch may come from anybody: whatever it claims is checked before memory is taken for it. Format: docs/protocol.md.
@@ -29,11 +29,11 @@ from protocol.errors import VerificationFailed
 from protocol.files import atomic_file
 from protocol.shardcast.patch_blocks import decode_block, encode_block
 from protocol.shardcast.patch_coding import Changes, Words
-from protocol.shardcast.patch_file import BLOCK_BYTES, PatchHeader, PatchReader, PatchWriter, read_header
+from protocol.shardcast.patch_file import BLOCK_BYTES, READ_BYTES, PatchHeader, PatchReader, PatchWriter, read_header
 from protocol.shardcast.patch_layout import Layout, Span, layout_of
 from protocol.shardcast.patch_words import FileTensors, LiveTensors, WordSource, flat_words
+from protocol.wire import ZERO_HASH
 
-READ_BYTES = 1 << 20
 MARGIN_BYTES = 64 << 20
 """A result may be twice as large as its base and this much more, unless the caller allows more."""
 
@@ -76,29 +76,48 @@ def diff(
     Hashes that the caller knows aren't taken again. Raises MalformedFile where a file is none of safetensors, OSError.
     """
     layout = layout_of(new)
-    with FileTensors.open(base) as old_tensors, FileTensors.open(new) as new_tensors:
+    with FileTensors.open(base) as old_tensors, FileTensors.open(new) as new_tensors, atomic_file(patch) as file:
+        if base_hash is None and old_tensors.layout.tensors != layout.tensors:
+            base_hash = file_hash(base)  # elsewhere blocks come in the file's order, and are hashed as they come
         header = PatchHeader(
             base_version=base_version,
             policy_version=policy_version,
-            base_hash=base_hash or file_hash(base),
-            result_hash=result_hash or file_hash(new),
+            base_hash=base_hash or ZERO_HASH,
+            result_hash=result_hash or ZERO_HASH,
             result_bytes=layout.file_bytes,
             block_bytes=block_bytes,
-            whole=tuple(
-                sorted(t.name for t in layout.tensors if not t.is_like(old_tensors.layout.by_name.get(t.name)))
-            ),
+            whole=_whole(layout, old_tensors.layout),
         )
-        old_data, new_data = WordSource(layout, old_tensors, header.whole), WordSource(layout, new_tensors)
-        num_words = num_changed = 0
-        with atomic_file(patch) as file:
-            out = PatchWriter(file, header, layout)
-            for span in layout.spans(block_bytes):
-                block = encode_block(old_data.words(span), new_data.words(span), span.octave)
-                out.add(block.data)
-                num_words += (span.stop - span.start) // span.word_bytes
-                num_changed += block.num_changed
-            patch_bytes = out.finish()
-    return PatchSummary(header, patch_bytes, num_words, num_changed)
+        old, new_words = WordSource(layout, old_tensors, header.whole), WordSource(layout, new_tensors)
+        hashers = [_Hash(base_hash, old_tensors.layout), _Hash(result_hash, layout)]
+        out, num_words, num_changed = PatchWriter(file, header, layout), 0, 0
+        for span in layout.spans(block_bytes):
+            words = old.words(span), new_words.words(span)
+            for hasher, part in zip(hashers, words, strict=True):
+                hasher.update(part)
+            block = encode_block(*words, span.octave)
+            out.add(block.data)
+            num_words += len(words[0])
+            num_changed += block.num_changed
+        found = {"base_hash": hashers[0].known, "result_hash": hashers[1].known}
+        header = header.model_copy(update=found)
+        return PatchSummary(header, out.finish(header), num_words, num_changed)
+
+
+class _Hash:
+    """A safetensors file's hash: one that is known, or taken while its words go by in the file's order."""
+
+    def __init__(self, known: str | None, layout: Layout) -> None:
+        self._known = known
+        self._hasher = blake3(layout.prefix)
+
+    def update(self, words: Words) -> None:
+        if self._known is None:
+            self._hasher.update(words.view(np.uint8).data)
+
+    @property
+    def known(self) -> str:
+        return self._known or hex0x(self._hasher.digest())
 
 
 def _whole(layout: Layout, base: Layout) -> tuple[str, ...]:
