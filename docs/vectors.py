@@ -7,6 +7,9 @@ values are rounded to 12 significant digits, since libraries differ in the last 
 from __future__ import annotations
 
 import json
+import struct
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,7 @@ from protocol.rollouts import FileHeader, Rollout, content_hash
 from protocol.rules import AuditRules, EnvironmentRules, FlipTest, Limit, Rules, SamplingRules, Thresholds
 from protocol.sampling import draw_tokens, gumbel_noise, margins, noise_keys, uniforms
 from protocol.shardcast.manifest import Manifest, Shard
+from protocol.shardcast.patches import diff
 from protocol.signing import Signer, SigningDomain, TypedMessage
 from protocol.stamp import stamp_challenge, stamp_of, stamp_seed
 from protocol.toploc.build import build_rollouts
@@ -80,6 +84,7 @@ def vectors() -> str:
         "earnings": _earnings(),
         "groups_root": _groups_root(),
         "manifest": {"document": _manifest().model_dump(mode="json"), "manifest_hash": _manifest().manifest_hash},
+        "patch": _patch(),
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -454,3 +459,36 @@ def _manifest() -> Manifest:
             Shard(file="tokenizer.json", offset=0, num_bytes=9, blake3=_digest(3)),
         ),
     )
+
+
+def _patch() -> dict[str, Any]:
+    """A sparse block in which all kinds of symbols occur, a dense one, and a tensor that is carried whole."""
+    old = {
+        "weight": ("BF16", np.concatenate([np.arange(0x3C00, 0x3E80), np.full(1500, 0xBF81)]).astype("<u2")),
+        "scale": ("F32", np.array([1.0, -0.0, 2.5], dtype="<f4")),
+        "gone": ("U8", np.array([7], dtype="u1")),
+    }
+    weight = old["weight"][1].copy()
+    weight[[3, 64, 600, 601, 2139]] += np.array([1, 0xFFFF, 2, 0xFFFD, 300], dtype="<u2")
+    new = {
+        "weight": ("BF16", weight),
+        "scale": ("F32", np.array([1.25, 0.0, float("nan")], dtype="<f4")),
+        "added": ("I16", np.array([5, -5], dtype="<i2")),
+    }
+    with TemporaryDirectory() as name:
+        paths = [Path(name) / file for file in ("base", "result", "patch")]
+        for path, tensors in zip(paths, (old, new), strict=False):
+            path.write_bytes(_safetensors(tensors))
+        header = diff(*paths, base_version=4, policy_version=5).header
+        files = {path.name: hex0x(path.read_bytes()) for path in paths}
+    return {"base_hash": header.base_hash, "result_hash": header.result_hash, **files}
+
+
+def _safetensors(tensors: dict[str, tuple[str, Any]]) -> bytes:
+    header, data = {}, b""
+    for name, (dtype, values) in tensors.items():
+        offsets = [len(data), len(data) + values.nbytes]
+        header[name] = {"dtype": dtype, "shape": list(values.shape), "data_offsets": offsets}
+        data += values.tobytes()
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import sha3
+import zstandard
+from blake3 import blake3
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).resolve().parents[2] / "docs" / "vectors.json").read_text())
 MASK = 2**64 - 1
@@ -249,3 +251,109 @@ def test_trees() -> None:
     groups = VECTORS["groups_root"]["groups"]
     leaves = [keccak(keccak(word(submission_id) + word(group))) for submission_id, group in groups]
     assert standard_root(leaves) == unhex(VECTORS["groups_root"]["root"])
+
+
+def test_a_patch_makes_the_result_of_its_base() -> None:
+    case = VECTORS["patch"]
+    base, result, patch = (unhex(case[name]) for name in ("base", "result", "patch"))
+    assert blake3(base).digest() == unhex(case["base_hash"])
+    assert blake3(result).digest() == unhex(case["result_hash"])
+    assert blake3(patch[:-32]).digest() == patch[-32:]
+    kinds: set[int] = set()
+    assert _patched(base, patch, kinds) == result
+    assert kinds == {1, 2}
+
+
+def _patched(base: bytes, patch: bytes, kinds: set[int]) -> bytes:
+    """Applies a patch as docs/protocol.md says."""
+    assert patch[:8] == b"PPPATCH1"
+    parts, place = [], 8
+    while place < len(patch) - 32:
+        (size,) = struct.unpack_from("<I", patch, place)
+        parts.append(patch[place + 4 : place + 4 + size])
+        place += 4 + size
+    header, layout = json.loads(parts[0]), zstandard.decompress(parts[1])
+    old_rows, new_rows = _safetensors_rows(base), _safetensors_rows(struct.pack("<Q", len(layout)) + layout)
+    old_start = 8 + struct.unpack_from("<Q", base)[0]
+    data, runs = b"", []
+    for name, row in sorted(new_rows.items(), key=lambda item: item[1]["data_offsets"]):
+        start, stop = row["data_offsets"]
+        if name in header["whole"]:
+            data += bytes(stop - start)
+        else:
+            place = old_start + old_rows[name]["data_offsets"][0]
+            data += base[place : place + stop - start]
+        kind = {"BF16": (2, "bf16"), "I16": (2, ""), "F32": (4, "")}[row["dtype"]]
+        if runs and runs[-1][2] == kind:
+            runs[-1] = (runs[-1][0], stop, kind)
+        elif start < stop:
+            runs.append((start, stop, kind))
+    spans = [
+        (at, min(at + header["block_bytes"], stop), kind[0])
+        for start, stop, kind in runs
+        for at in range(start, stop, header["block_bytes"])
+    ]
+    assert len(spans) == len(parts) - 2
+    done = struct.pack("<Q", len(layout)) + layout
+    for (start, stop, size), block in zip(spans, parts[2:], strict=True):
+        words = [int.from_bytes(data[at : at + size], "little") for at in range(start, stop, size)]
+        kinds.add(block[0])
+        done += b"".join(word.to_bytes(size, "little") for word in _block(block, words, size))
+    assert len(done) == header["result_bytes"]
+    return done
+
+
+def _safetensors_rows(file: bytes) -> dict[str, Any]:
+    (size,) = struct.unpack_from("<Q", file)
+    rows: dict[str, Any] = json.loads(file[8 : 8 + size])
+    return {name: row for name, row in rows.items() if name != "__metadata__"}
+
+
+def _block(block: bytes, words: list[int], size: int) -> list[int]:
+    if block[0] == 0:
+        return words
+    if block[0] == 2:
+        differences = _planes(zstandard.decompress(block[1:]), size)
+        return [(word + step) % 256**size for word, step in zip(words, differences, strict=True)]
+    numbers, place = [], 2 + 2 * (block[1] - 1)
+    thresholds = struct.unpack(f"<{block[1] - 1}H", block[2:place])
+
+    def number() -> int:
+        nonlocal place
+        value = shift = 0
+        while True:
+            value |= (block[place] & 127) << shift
+            place, shift = place + 1, shift + 7
+            if block[place - 1] < 128:
+                return value
+
+    for _ in range(block[1]):
+        place += 1
+        numbers.append((block[place - 1], number()))
+    symbols_size, wide_size = number(), number()
+    symbols = zstandard.decompress(block[place : place + symbols_size])
+    place += symbols_size
+    wide = _planes(zstandard.decompress(block[place : place + wide_size]), size) if wide_size else []
+    low = "".join(f"{byte:08b}"[::-1] for byte in block[place + wide_size :])
+    classes = [sum((word & 0x7FFF) >= threshold for threshold in thresholds) for word in words]
+    result, symbol = list(words), iter(symbols)
+    for index, (shift, count) in enumerate(numbers):
+        members, rank, quotient = [at for at, c in enumerate(classes) if c == index], -1, 0
+        for _ in range(count):
+            value = next(symbol)
+            if value & 7 == 7:
+                quotient += 32 * ((value >> 3) + 1)
+                continue
+            gap = (quotient + (value >> 3)) << shift | int("0" + low[:shift][::-1], 2)
+            low, rank, quotient = low[shift:], rank + gap + 1, 0
+            step = wide.pop(0) if value & 7 == 6 else (1, -1, 2, -2, 3, -3)[value & 7]
+            result[members[rank]] = (result[members[rank]] + step) % 256**size
+    assert not wide
+    return result
+
+
+def _planes(data: bytes, size: int) -> list[int]:
+    """Zigzag numbers, of which all lowest bytes come first."""
+    count = len(data) // size
+    coded = [sum(data[plane * count + at] << 8 * plane for plane in range(size)) for at in range(count)]
+    return [value >> 1 if value % 2 == 0 else -(value >> 1) - 1 for value in coded]
