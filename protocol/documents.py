@@ -67,6 +67,8 @@ SHAPES: dict[str, str] = {
     "audit attest-earnings": "verifier.takeover:AttestedEarnings",
     "audit commit-earnings": "verifier.audit.documents:CommittedDocument",
     "audit claim": "verifier.audit.documents:ClaimedDocument",
+    "shardcast diff": "protocol.shardcast.patch_commands:PatchMade",
+    "shardcast apply": "protocol.shardcast.patch_commands:PatchApplied",
     "trace": "protocol.trace:Trace",
     "doctor": "protocol.doctor:DoctorReport",
 }

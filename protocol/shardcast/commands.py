@@ -1,4 +1,4 @@
-"""`proofpool shardcast`: serve a folder of published policy versions."""
+"""`proofpool shardcast`: serve a folder of published policy versions; make and apply patches between their weights."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Serve policy versions.", no_args_is_help=True)
+from protocol.shardcast import patch_commands
+
+app = typer.Typer(help="Serve policy versions, and make and apply patches.", no_args_is_help=True)
 
 
 @app.callback()
 def shardcast() -> None:
-    """Serve policy versions."""
+    """Serve policy versions, and make and apply patches."""
 
 
 @app.command()
@@ -30,3 +32,7 @@ def serve(
 
     with socket.create_server((host, port)) as listener:
         uvicorn.Server(uvicorn.Config(create_app(root), log_level="warning")).run([listener])
+
+
+app.command()(patch_commands.diff)
+app.command()(patch_commands.apply)

@@ -111,3 +111,9 @@ def versions(draw: st.DrawFn) -> tuple[Tensors, Tensors]:
     for name in draw(st.lists(st.sampled_from(["new", "newer"]), unique=True)):
         new[name] = draw(stored())
     return old, new
+
+
+def bf16_tensors(seed: int) -> Tensors:
+    """A small model's."""
+    rng = np.random.default_rng(seed)
+    return {"a": bf16(rng.normal(0, 0.05, (200, 50))), "b": bf16(rng.normal(0, 0.05, (3000,)))}
