@@ -26,6 +26,7 @@ from protocol.config import load_config, write_resolved
 from protocol.engines.registry import make_engine
 from protocol.errors import NotEligible
 from protocol.health_server import HealthServer
+from protocol.heap import return_large_blocks
 from protocol.http import RequestSigner
 from protocol.keystore import load_signer
 from protocol.lock import FolderLock
@@ -39,7 +40,6 @@ from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
 from trainer.crew import Crew
 from trainer.flops import measured_peak, step_flops
-from trainer.heap import return_large_blocks
 from trainer.held_back import Evaluations
 from trainer.learner import Learner
 from trainer.loop import Trainer

@@ -28,6 +28,7 @@ from protocol.environments.registry import environment_of
 from protocol.errors import UsageError
 from protocol.files import write_atomically
 from protocol.forward import CausalLM
+from protocol.heap import return_large_blocks
 from protocol.progress import Steps
 from protocol.prompts import task_prompts
 from protocol.prover import in_task_order, reward_of, rollout_of
@@ -39,7 +40,6 @@ from protocol.weights import save_checkpoint
 from protocol.wire import ZERO_ADDRESS
 from trainer.evaluation import EVALUATION_SEED, PassRates, pass_counts, pass_rates
 from trainer.figures import StepFigures
-from trainer.heap import return_large_blocks
 from trainer.learner import Learner, RecipeConfig
 from trainer.metrics_file import FILE_NAME, MetricsFile
 from trainer.policy import Policy

@@ -16,6 +16,7 @@ import httpx
 
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
+from protocol.heap import return_holes
 from protocol.shardcast.client import fetch_version
 from protocol.shardcast.folder import version_folder
 from verifier.chain import PoolChain
@@ -70,6 +71,7 @@ class Weights:
             self._models[policy_version] = CausalLM.load(self.fetch(policy_version)).eval()
             while len(self._models) > NUM_MODELS:
                 self._models.popitem(last=False)
+            return_holes()
         self._models.move_to_end(policy_version)
         return self._models[policy_version]
 

@@ -27,6 +27,7 @@ from protocol.engines.rows import Rows, Slots
 from protocol.engines.shared_prompts import SharedPrompt, SharedPrompts, num_own_blocks
 from protocol.errors import ProofpoolError, RolloutTooLong
 from protocol.forward import CausalLM
+from protocol.heap import return_holes
 from protocol.sampling import Float32Array, Tokens
 from protocol.sampling_torch import draw_rows
 from protocol.weights import ModelConfig, load_weights
@@ -56,6 +57,7 @@ class TorchEngine:
     def load(self, folder: Path) -> None:
         require_idle(self)
         self._take(Decoder(ModelConfig.load(folder), load_weights(folder), self._dtype))
+        return_holes()
 
     def use(self, model: CausalLM) -> None:
         """Take a loaded model's weights, in its precision. Raises ProofpoolError while there is work."""

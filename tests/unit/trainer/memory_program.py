@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from protocol.forward import CausalLM
+from protocol.heap import return_large_blocks
 from protocol.weights import ModelConfig
-from trainer.heap import return_large_blocks
 from trainer.learner import Learner, RecipeConfig
 from trainer.policy import Policy
 from trainer.ranks import ALONE, ScaleConfig

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from protocol.heap import return_large_blocks
 from protocol.weights import ModelConfig
 from testnet.plan import BASE_MODEL
 from tests.unit.trainer import memory_program
-from trainer.heap import return_large_blocks
 from trainer.held_back import EvaluationConfig
 from trainer.learner import RecipeConfig
 from trainer.memory import RUNTIME_BYTES, MemoryEstimate, Place, estimate_memory, size_text
