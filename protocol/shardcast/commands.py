@@ -24,14 +24,13 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8500,
 ) -> None:
     """Serve ROOT over HTTP until interrupted."""
-    import socket
+    from protocol.shardcast.file_server import FileServer
 
-    import uvicorn
-
-    from protocol.shardcast.server import create_app
-
-    with socket.create_server((host, port)) as listener:
-        uvicorn.Server(uvicorn.Config(create_app(root), log_level="warning")).run([listener])
+    server = FileServer(root, (host, port))
+    try:
+        server.run()
+    finally:
+        server.close()
 
 
 app.command()(patch_commands.diff)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import math
 import socket
 import ssl
 import threading
@@ -27,6 +28,8 @@ from protocol.patience import LEAST_OF_WEIGHTS, impatient
 READINTO = "proofpool.readinto"
 """The extension of an answer that reads its body into a buffer: `(memoryview) -> number of bytes`, 0 at the end."""
 LINE_TIMEOUT_SECONDS = 60.0
+PIECE_SECONDS = 0.25
+TIMEOUT_STEP_SECONDS = 1.0
 
 
 def weights_client(timeout_seconds: float = LINE_TIMEOUT_SECONDS) -> httpx.Client:
@@ -37,13 +40,27 @@ def weights_client(timeout_seconds: float = LINE_TIMEOUT_SECONDS) -> httpx.Clien
 
 
 def answer_pieces(answer: httpx.Response, buffer: memoryview) -> Iterator[memoryview]:
-    """The body piece by piece, as it comes; a piece is valid until the next one. Raises httpx.RequestError."""
+    """The body piece by piece, as it comes; a piece is valid until the next one. Raises httpx.RequestError.
+
+    A piece fills the buffer, unless that takes long.
+    """
     readinto: Callable[[memoryview], int] | None = answer.extensions.get(READINTO)
     if readinto is None:
         yield from (memoryview(data) for data in answer.iter_bytes())
         return
-    while num_bytes := readinto(buffer):
-        yield buffer[:num_bytes]
+    num_here, since = 0, time.monotonic()
+    try:
+        while num_bytes := readinto(buffer[num_here:]):
+            num_here += num_bytes
+            if num_here == len(buffer) or time.monotonic() - since > PIECE_SECONDS:
+                yield buffer[:num_here]
+                num_here, since = 0, time.monotonic()
+    except httpx.TransportError:
+        if num_here:
+            yield buffer[:num_here]  # what came before it broke off is as good as the rest
+        raise
+    if num_here:
+        yield buffer[:num_here]
 
 
 class Line(httpx.BaseTransport):
@@ -179,13 +196,17 @@ class _TimedSocket:
 class _TimedReads(io.RawIOBase):
     def __init__(self, sock: socket.socket, left: Callable[[], float], count: Callable[[int], None]) -> None:
         self._sock, self._left, self._count = sock, left, count
+        self._timeout = math.inf
         self._raw = sock.makefile("rb", buffering=0)  # keeps the socket open for the body once the connection is closed
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        self._sock.settimeout(self._left())
+        left = self._left()
+        if not left <= self._timeout <= left + TIMEOUT_STEP_SECONDS:  # setting it is a system call
+            self._sock.settimeout(left)
+            self._timeout = left
         num_bytes = self._raw.readinto(buffer) or 0
         self._count(num_bytes)
         return num_bytes

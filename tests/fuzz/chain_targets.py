@@ -26,13 +26,12 @@ from protocol.client import CoordinatorClient
 from protocol.errors import ChainError, NotFound, Rejected, ShardCorrupt, Unreachable, VerificationFailed
 from protocol.merkle.patricia import prove, proven_value
 from protocol.shardcast.client import fetch_version
+from protocol.shardcast.file_server import FileServer
 from protocol.shardcast.origin import publish
-from protocol.shardcast.server import create_app
 from protocol.wire import WeightsRelease
 from tests.fuzz.example import ADDRESS, HASH, example
-from tests.fuzz.site import StandingClock, portal, site
+from tests.fuzz.site import StandingClock, site
 from tests.fuzz.target import Choices, Target
-from tests.unit.coordinator.conftest import AppTransport
 
 
 def decode_answer(data: bytes) -> None:
@@ -174,7 +173,8 @@ def fetch_from_liar(data: bytes) -> None:
 @cache
 def _relay() -> httpx.Client:
     root, _ = _published()
-    return httpx.Client(base_url="http://relay.test", transport=AppTransport(create_app(root / "origin"), portal()))
+    server = FileServer(root / "origin", ("127.0.0.1", 0)).__enter__()  # a daemon thread's, as long as the process
+    return httpx.Client(base_url=server.url)
 
 
 _RELAY_PATHS = ("/versions/0/manifest.json", "/versions/0/shards/0", "/versions/0/shards/99", "/healthz", "/versions")

@@ -23,9 +23,9 @@ from protocol.client import CoordinatorClient
 from protocol.clock import SystemClock
 from protocol.environments.base import Environment
 from protocol.http import RequestSigner
+from protocol.shardcast.file_server import FileServer
 from protocol.shardcast.line import weights_client
 from protocol.shardcast.origin import publish
-from protocol.shardcast.server import create_app as origin_app
 from protocol.signing import Signer
 from protocol.tokenizer import Tokenizer
 from protocol.weights import CONFIG_FILE, WEIGHTS_FILE
@@ -46,7 +46,7 @@ from tests.integration.conftest import (
     join,
     open_world,
 )
-from tests.integration.served import listening, served
+from tests.integration.served import served
 from tests.integration.test_promise_commands import CREATOR, Command, Keys, call, document, refusal
 from tests.worlds.generated import generate
 from verifier.config import VerifierConfig
@@ -180,13 +180,13 @@ def real(
     folder, origin = tmp_path_factory.mktemp("real"), tmp_path_factory.mktemp("origin")
     node = start_node(tmp_path_factory.mktemp("chain"), SystemClock(), block_seconds=0)
     assert node.process is not None
-    with node, listening(lambda _: origin_app(origin)) as origin_url:
+    with node, FileServer(origin, ("127.0.0.1", 0)) as origin_server:
         chain = LocalChain(node.process, deploy_contracts(node.url, UNBONDING_SECONDS))
         (folder / "coordinator.sqlite").write_bytes(empty_database)
         rules = make_testnet_rules(BASE_MODEL).model_copy(update={"groups_per_task": 1})
         config = create_pool(chain, folder, rules, **TERMS)
         config = config.model_copy(
-            update={"shardcast_urls": (origin_url,), "lease_seconds": TERMS["lease_max"], "groups_per_step": 32}
+            update={"shardcast_urls": (origin_server.url,), "lease_seconds": TERMS["lease_max"], "groups_per_step": 32}
         )
         world = open_world(chain, config, portal, rules, SystemClock())
         set_up(world, publish(honest_model, origin, world.pool_id, 0).manifest_hash)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from starlette.testclient import TestClient
 
 from protocol.canonical import hex0x, keccak256
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable
@@ -18,7 +17,6 @@ from protocol.shardcast.client import fetch_version
 from protocol.shardcast.folder import MANIFEST_FILE
 from protocol.shardcast.manifest import Manifest, read_manifest
 from protocol.shardcast.origin import keep_newest, publish
-from protocol.shardcast.server import create_app
 from protocol.shardcast.transfer import GRACE_SECONDS
 from protocol.wire import WeightsRelease
 
@@ -243,17 +241,6 @@ def test_a_manifest_with_a_gap_is_refused(checkpoint: Path, root: Path) -> None:
     document["shards"][2]["offset"] += 1
     with pytest.raises(ValueError, match="gap"):
         Manifest.model_validate(document)
-
-
-def test_the_server_hands_out_versions_with_ranges_and_nothing_else(checkpoint: Path, root: Path) -> None:
-    publish(checkpoint, root, 1, 0)
-    (root / "secret").write_text("no")
-    with TestClient(create_app(root)) as http:
-        assert http.get("/versions/0/shards/0").content == b"{}"
-        assert http.get("/versions/0/shards/1", headers={"Range": "bytes=0-1"}).content == b"\0\1"
-        assert http.get("/versions/../secret").status_code == 404
-        assert http.get("/versions/%2e%2e/secret").status_code == 404
-        assert http.get("/secret").status_code == 404
 
 
 def test_a_manifest_is_parsed_only_once_its_hash_fits(checkpoint: Path, root: Path) -> None:
