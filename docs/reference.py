@@ -265,6 +265,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "exit codes": exit_codes,
     "metrics of the worker": partial(metrics_table, "worker.metrics"),
     "metrics of the trainer": partial(metrics_table, "trainer.metrics"),
+    "metrics of a relay": partial(metrics_table, "protocol.shardcast.relay"),
     "metrics of the coordinator": partial(metrics_table, "coordinator.status"),
     "fields of an alert": alerts_example,
     "summary of the testnet": summary_table,

@@ -69,6 +69,7 @@ SHAPES: dict[str, str] = {
     "audit claim": "verifier.audit.documents:ClaimedDocument",
     "shardcast diff": "protocol.shardcast.patch_commands:PatchMade",
     "shardcast apply": "protocol.shardcast.patch_commands:PatchApplied",
+    "shardcast get": "protocol.shardcast.report:FetchReport",
     "trace": "protocol.trace:Trace",
     "doctor": "protocol.doctor:DoctorReport",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -54,10 +54,10 @@ class Assembly:
         """A shard is whole, and its hash was right."""
         os.write(self._checked, shard.model_dump_json().encode() + b"\n")
 
-    def found(self, shards: Iterable[Shard]) -> set[int]:
-        """Which of `shards` are here already, by their place in the list: each is hashed once more."""
+    def found(self, shards: Mapping[int, Shard]) -> set[int]:
+        """The numbers of those that are here already, hashed once more."""
         listed = self._listed()
-        return {index for index, shard in enumerate(shards) if shard in listed and holds(self.staging, shard)}
+        return {index for index, shard in shards.items() if shard in listed and holds(self.staging, shard)}
 
     def finish(self, manifest: Manifest) -> Path:
         """The folder, in its place: exactly the manifest's files, all shards of which were kept."""

@@ -1,4 +1,4 @@
-"""`proofpool shardcast`: serve a folder of published policy versions; make and apply patches between their weights."""
+"""`proofpool shardcast`: publish and serve policy versions, forward them, fetch one; make and apply patches."""
 
 from __future__ import annotations
 
@@ -7,30 +7,171 @@ from typing import Annotated
 
 import typer
 
+from protocol.errors import UsageError
 from protocol.shardcast import patch_commands
 
-app = typer.Typer(help="Serve policy versions, and make and apply patches.", no_args_is_help=True)
+DEFAULT_COORDINATOR = "http://127.0.0.1:8700"
+MEBIBYTE = 1 << 20
+
+app = typer.Typer(help="Publish, serve, forward, fetch and patch policy versions.", no_args_is_help=True)
+
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
+Coordinator = Annotated[
+    str, typer.Option("--coordinator", envvar="PROOFPOOL_COORDINATOR_URL", help="Whose pool's versions.")
+]
+Trainer = Annotated[
+    str | None, typer.Option(help="Address that signs the releases; else whom the coordinator names at first.")
+]
+Connections = Annotated[int, typer.Option(min=1, help="Connections at a time, in all.")]
+PerIp = Annotated[int, typer.Option("--connections-per-ip", min=1, help="Connections at a time of one address.")]
+Rate = Annotated[int, typer.Option("--bytes-per-second-per-ip", min=0, help="What one address gets; 0: no limit.")]
 
 
 @app.callback()
 def shardcast() -> None:
-    """Serve policy versions, and make and apply patches."""
+    """Publish, serve, forward, fetch and patch policy versions."""
 
 
 @app.command()
 def serve(
     root: Annotated[Path, typer.Argument(help="The folder that the origin publishes into.")],
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8500,
+    host: Host = "127.0.0.1",
+    port: Port = 8500,
+    connections: Connections = 1024,
+    connections_per_ip: PerIp = 64,
+    bytes_per_second_per_ip: Rate = 0,
 ) -> None:
     """Serve ROOT over HTTP until interrupted."""
     from protocol.shardcast.file_server import FileServer
+    from protocol.shardcast.limits import Limits
 
-    server = FileServer(root, (host, port))
+    server = FileServer(root, (host, port), Limits(connections, connections_per_ip, bytes_per_second_per_ip))
     try:
         server.run()
     finally:
         server.close()
+
+
+@app.command()
+def origin(
+    root: Annotated[Path, typer.Argument(help="The folder to publish into, and to serve.")],
+    checkpoint: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder with a version's files.")],
+    pool: Annotated[int, typer.Option(min=0, help="The pool's id.")],
+    policy_version: Annotated[int, typer.Option("--version", min=0, help="The policy version that it is.")],
+    keep: Annotated[int, typer.Option(min=1, help="Newest versions to keep; those before are removed.")] = 5,
+    host: Host = "127.0.0.1",
+    port: Port = 8500,
+) -> None:
+    """Publish a checkpoint, served shard by shard while it is cut, and go on serving until interrupted.
+
+    Says the manifest's hash and where it is served. The hash is what the trainer's key has
+    to sign and bring on chain. A trainer publishes its versions
+    itself, keeps all of them for audits, and needs `serve` only.
+    """
+    from protocol.shardcast.file_server import FileServer
+    from protocol.shardcast.origin import keep_newest, publish
+    from protocol.signals import stop_on_signals
+
+    stop = stop_on_signals("shardcast")
+    with FileServer(root, (host, port)) as server:
+        manifest = publish(checkpoint, root, pool, policy_version)
+        keep_newest(root, keep)
+        typer.echo(f"{manifest.manifest_hash} {server.url}")
+        stop.wait()
+
+
+@app.command()
+def relay(
+    root: Annotated[Path, typer.Argument(help="The folder to fill, and to serve.")],
+    upstream: Annotated[list[str], typer.Option(help="The origin's or another relay's URL; may be given often.")],
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+    trainer: Trainer = None,
+    keep: Annotated[int, typer.Option(min=1, help="Newest versions to keep.")] = 5,
+    host: Host = "127.0.0.1",
+    port: Port = 8500,
+    connections: Connections = 1024,
+    connections_per_ip: PerIp = 64,
+    bytes_per_second_per_ip: Rate = 0,
+    metrics_address: Annotated[
+        str | None, typer.Option(help="HOST:PORT of /metrics and /healthz; off without.")
+    ] = None,
+) -> None:
+    """Pull the pool's versions from upstreams as they are written, and hand out each shard once it is checked."""
+    from contextlib import closing
+
+    from protocol.client import CoordinatorClient
+    from protocol.clock import SteadyClock
+    from protocol.shardcast.file_server import FileServer
+    from protocol.shardcast.forwarder import Forwarder
+    from protocol.shardcast.limits import Limits
+    from protocol.shardcast.line import weights_client
+    from protocol.shardcast.relay import run_relay
+    from protocol.shardcast.releases import CoordinatorReleases
+    from protocol.signals import stop_on_signals
+
+    stop = stop_on_signals("shardcast")
+    with closing(CoordinatorClient(coordinator)) as client, weights_client() as http:
+        releases = CoordinatorReleases(client, trainer)
+        forwarder = Forwarder(root, upstream, releases, http, keep, SteadyClock())
+        server = FileServer(root, (host, port), Limits(connections, connections_per_ip, bytes_per_second_per_ip))
+        run_relay(server, forwarder, stop, metrics_address)
+
+
+@app.command()
+def get(
+    policy_version: Annotated[int, typer.Argument(metavar="VERSION", min=0, help="The policy version to fetch.")],
+    out: Annotated[Path, typer.Option(help="Where its folder vVERSION goes.")] = Path(),
+    url: Annotated[list[str] | None, typer.Option(help="A relay; may be given often. Else the pool's.")] = None,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+    trainer: Trainer = None,
+    manifest_hash: Annotated[
+        str | None, typer.Option(help="As it is on chain; then no coordinator is asked, and --url is needed.")
+    ] = None,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for shards that no relay has yet.")] = 60.0,
+    deadline: Annotated[float | None, typer.Option(min=0, help="Seconds for the whole.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Fetch a policy version from relays, each byte checked; what an interrupted run has fetched is gone on with."""
+    from contextlib import ExitStack, closing
+
+    from protocol.client import CoordinatorClient
+    from protocol.clock import SteadyClock
+    from protocol.progress import Progress
+    from protocol.shardcast.client import fetch
+    from protocol.shardcast.line import weights_client
+    from protocol.shardcast.releases import CoordinatorReleases
+    from protocol.shardcast.report import report_of
+    from protocol.wire import WeightsRelease
+
+    clock = SteadyClock()
+    started, urls = clock.now(), tuple(url or ())
+    with ExitStack() as stack:
+        if manifest_hash is not None:
+            if not urls:
+                raise UsageError("nobody is named to fetch from", "--manifest-hash without --url", "name a relay")
+            release = WeightsRelease(pool_id=0, policy_version=policy_version, manifest_hash=manifest_hash)
+        else:
+            client = stack.enter_context(closing(CoordinatorClient(coordinator)))
+            release = CoordinatorReleases(client, trainer).of(policy_version)
+            urls = urls or client.pool().shardcast_urls
+        http = stack.enter_context(weights_client())
+        progress = stack.enter_context(Progress(f"policy version {policy_version}", 1, is_patient=True))
+
+        def tell(done: int, total: int) -> None:
+            rate = done / max(clock.now() - started, 1e-6) / MEBIBYTE
+            progress.still(f"{done // MEBIBYTE} of {total // MEBIBYTE} MiB, {rate:.0f} MiB/s")
+
+        progress.doing("the manifest")
+        fetched = fetch(http, urls, release, out, tell, None, wait, deadline)
+        progress.step()
+    report = report_of(fetched, release, clock.now() - started)
+    if as_json:
+        typer.echo(report.model_dump_json(indent=2))
+        return
+    typer.echo(report.folder)
+    for lie in report.lies:
+        typer.echo(f"{lie.url} lied: {lie.path} has hash {lie.found}, not {lie.expected}", err=True)
 
 
 app.command()(patch_commands.diff)

@@ -1,7 +1,8 @@
 """The origin: cuts a checkpoint folder into shards and publishes them, data first and manifest last.
 
-In: a folder with the files of a policy version. Out: `ROOT/versions/N/shards/I` and
-`ROOT/versions/N/manifest.json`, each by rename, so no reader sees half a file. Memory: one shard.
+In: a folder with the files of a policy version. Out: `ROOT/versions/N/shards/I`, after each of them the listing of
+those there are (`shards.json`), and in its place at the end `ROOT/versions/N/manifest.json`; all by rename, so no
+reader sees half a file, and relays pull while later shards are written. Memory: one shard.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 from protocol.canonical import hex0x
 from protocol.errors import ProofpoolError
 from protocol.files import write_atomically
+from protocol.shardcast.listing import LISTING_FILE, Listing
 from protocol.shardcast.manifest import Manifest, Shard, read_manifest, version_path
 
 SHARD_BYTES = 64 << 20
@@ -29,12 +31,15 @@ def publish(
     Raises ProofpoolError if another content is already published under this version.
     """
     folder = root / version_path(policy_version)
-    shards = []
-    for index, (shard, data) in enumerate(cut(checkpoint, shard_bytes)):
+    shards: list[Shard] = []
+    for shard, data in cut(checkpoint, shard_bytes):
+        _place(folder / "shards" / str(len(shards)), data)
         shards.append(shard)
-        _place(folder / "shards" / str(index), data)
+        if not (folder / "manifest.json").exists():
+            Listing(policy_version=policy_version, shards=dict(enumerate(shards))).write(folder)
     manifest = Manifest(pool_id=pool_id, policy_version=policy_version, shards=tuple(shards))
     _place(folder / "manifest.json", manifest.to_bytes())
+    (folder / LISTING_FILE).unlink(missing_ok=True)
     return manifest
 
 

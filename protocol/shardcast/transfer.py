@@ -1,6 +1,6 @@
 """One shard on its way: which bytes are here, from whom, and what is asked for next.
 
-In: pieces of a relay's answer. Out: the same pieces in the assembly, hashed as they come; then whole and right, or a
+In: pieces of a relay's answer. Out: the same pieces in their sink, hashed as they come; then whole and right, or a
 lie. A transfer that broke off goes on with another relay from the byte where it stopped. Where a hash is wrong and
 several relays had a hand in it nobody is blamed: the shard is fetched once more, from one relay alone.
 """
@@ -8,6 +8,7 @@ several relays had a hand in it nobody is blamed: the shard is fetched once more
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import httpx
 from blake3 import blake3
@@ -15,7 +16,6 @@ from blake3 import blake3
 from protocol.canonical import hex0x
 from protocol.clock import Clock
 from protocol.errors import ShardCorrupt
-from protocol.shardcast.assembly import Assembly
 from protocol.shardcast.line import answer_pieces
 from protocol.shardcast.manifest import Shard
 from protocol.shardcast.relays import Relay, Relays
@@ -29,6 +29,14 @@ LOOK_SECONDS = 2.0
 """A relay's pace is judged after this long."""
 SLOWER_TIMES = 4.0
 """A relay that is this many times slower than the best other one is left, if that saves time."""
+
+
+class PieceSink(Protocol):
+    """Where pieces go."""
+
+    def write(self, shard: Shard, at: int, data: memoryview) -> None:
+        """Bytes of a shard from its byte `at` on. Raises OSError, on a full disk for instance."""
+        ...
 
 
 class TooSlow(Exception):
@@ -49,9 +57,8 @@ class Asked(Exception):
 
 @dataclass
 class Transfer:
-    """A shard that is being fetched; `num_done` bytes of it are in the assembly."""
+    """A shard that is being fetched; `num_done` bytes of it are written."""
 
-    index: int
     shard: Shard
     path: str
     num_done: int = 0
@@ -74,11 +81,11 @@ class Transfer:
         self.num_done, self._hasher = 0, blake3()
         self.senders.clear()
 
-    def add(self, data: memoryview, assembly: Assembly) -> None:
+    def add(self, data: memoryview, sink: PieceSink) -> None:
         if self.num_done + len(data) > self.shard.num_bytes:
             raise ShardCorrupt("a server sent more bytes than were promised", f"over {self.shard.num_bytes}")
         self._hasher.update(data)
-        assembly.write(self.shard, self.num_done, data)
+        sink.write(self.shard, self.num_done, data)
         self.num_done += len(data)
 
     @property
@@ -88,7 +95,7 @@ class Transfer:
 
 
 def receive(
-    transfer: Transfer, relay: Relay, relays: Relays, http: httpx.Client, assembly: Assembly, clock: Clock
+    transfer: Transfer, relay: Relay, relays: Relays, http: httpx.Client, sink: PieceSink, clock: Clock
 ) -> None:
     """Ask `relay` for what is missing of a shard. Raises httpx.HTTPError, httpx.InvalidURL, ShardCorrupt, and ours."""
     if transfer.is_whole_only:
@@ -100,7 +107,7 @@ def receive(
         transfer.senders.append(relay.url)
         buffer = memoryview(bytearray(PIECE_BYTES))
         for piece in answer_pieces(answer, buffer):
-            transfer.add(piece, assembly)
+            transfer.add(piece, sink)
             relays.brought(relay, len(piece))
             _check_pace(transfer, relay, relays, transfer.num_done - first, clock.now() - started)
     if transfer.num_done < transfer.shard.num_bytes:

@@ -215,7 +215,7 @@ class Dawdling(httpx.SyncByteStream):
 def test_a_relay_that_trickles_is_left_whatever_others_there_are(tmp_path: Path) -> None:
     manifest, clock = published(tmp_path, num_bytes=20_000, shard_bytes=20_000), StandingClock()
     data = (tmp_path / "checkpoint" / "model.safetensors").read_bytes()
-    relays, transfer = Relays(["http://slow"]), Transfer(1, manifest.shards[1], "versions/0/shards/1")
+    relays, transfer = Relays(["http://slow"]), Transfer(manifest.shards[1], "versions/0/shards/1")
     transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=Dawdling(data, clock)))
     with (
         httpx.Client(transport=transport) as http,
@@ -244,7 +244,7 @@ def test_a_slow_relay_is_left_in_the_midst_of_a_shard_if_another_is_faster(
     relays = Relays(["http://slow", "http://other"])
     slow, other = relays.all
     other.bytes_per_second = other_bytes_per_second
-    transfer = Transfer(1, manifest.shards[1], "versions/0/shards/1")
+    transfer = Transfer(manifest.shards[1], "versions/0/shards/1")
     with httpx.Client(transport=httpx.MockTransport(answer)) as http, Assembly(tmp_path / "got" / "v0") as assembly:
         if other_bytes_per_second < 1000:
             receive(transfer, slow, relays, http, assembly, clock)

@@ -1,0 +1,156 @@
+"""The forwarder: what makes a folder a relay's. It pulls what upstreams have; each shard is served once it is checked.
+
+    coordinator ─ newest release, signed by the trainer ─▶ manifest with that hash ─▶ shards of it
+    upstream's listing of the version after that ─▶ its shards, ahead of the release; those of no manifest are removed
+
+In: upstreams (the origin, or other relays; none is trusted), and releases. Out: `DIR/versions/N`, as an origin writes
+it, but that the manifest comes first: clients ask for shards while they arrive. A restart hashes what is there and
+fetches what is missing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import httpx
+
+from protocol.clock import Clock
+from protocol.errors import ProofpoolError, ShardCorrupt
+from protocol.files import write_atomically
+from protocol.shardcast.document import ask_relays, read_document
+from protocol.shardcast.listing import LISTING_FILE, Listing, read_listing
+from protocol.shardcast.manifest import MAX_MANIFEST_BYTES, Manifest, read_manifest, version_path
+from protocol.shardcast.origin import keep_newest
+from protocol.shardcast.relays import Relays
+from protocol.shardcast.shard_folder import ShardFolder
+from protocol.shardcast.work import ShardWork
+from protocol.telemetry import get_logger
+from protocol.wire import WeightsRelease
+
+WAIT_SECONDS = 60.0
+"""Without progress, for shards that upstreams haven't got yet."""
+AHEAD_TIMES = 1.25
+"""A listing may promise this many times the largest version so far: nobody signed it, and disks are finite."""
+POLL_SECONDS = 1.0
+
+
+class Releases(Protocol):
+    """Where the trainer's word comes from."""
+
+    def newest(self) -> WeightsRelease | None:
+        """The newest release, its signature checked; None before the first. Raises ProofpoolError."""
+        ...
+
+
+class Forwarder:
+    """Example: `Forwarder(root, ["http://origin:8500"], releases, http, num_kept=5, clock=clock).run(stop)`."""
+
+    def __init__(
+        self,
+        root: Path,
+        upstreams: Sequence[str],
+        releases: Releases,
+        http: httpx.Client,
+        num_kept: int,
+        clock: Clock,
+    ) -> None:
+        self.root = root
+        self.relays = Relays(upstreams)
+        self.policy_version: int | None = None
+        """The newest version that is here completely."""
+        self.trouble = ""
+        """What stood in the way of the last look; empty where nothing did."""
+        self._releases, self._http, self._num_kept, self._clock = releases, http, num_kept, clock
+        self._largest = 0
+        self._latest: ShardFolder | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Look for what is new until `stop` is set. What stands in the way is logged, and tried again."""
+        while not self._clock.wait(stop, 0.0 if self._looked() else POLL_SECONDS):
+            pass
+
+    def look(self) -> bool:
+        """Pull what is there now; whether that was anything. Raises ProofpoolError, OSError."""
+        release = self._releases.newest()
+        if release is not None and release.policy_version != self.policy_version:
+            self._pull(release)
+            return True
+        if release is None or self._largest == 0:
+            return False
+        return self._pull_ahead(release.policy_version + 1)
+
+    def _looked(self) -> bool:
+        try:
+            found = self.look()
+        except (ProofpoolError, OSError) as error:
+            if str(error) != self.trouble:
+                get_logger().warning("shardcast.waiting", why=str(error))
+            self.trouble = str(error)
+            return False
+        self.trouble = ""
+        return found
+
+    def _pull(self, release: WeightsRelease) -> None:
+        """A whole version. Its manifest is the one that the trainer signed, or it isn't taken."""
+        folder = self.root / version_path(release.policy_version)
+        manifest = self._manifest(folder, release)
+        shards = dict(enumerate(manifest.shards))
+        with self._sink(release.policy_version) as sink:
+            work = ShardWork(release.policy_version, shards, sink, self._http, self.relays, self._clock)
+            work.run(wait_seconds=WAIT_SECONDS)
+        sink.clear_but(shards)
+        self.policy_version = release.policy_version
+        self._largest = max(self._largest, manifest.num_bytes)
+        get_logger().info("shardcast.pulled", policy_version=release.policy_version, num_bytes=manifest.num_bytes)
+        keep_newest(self.root, self._num_kept)
+
+    def _manifest(self, folder: Path, release: WeightsRelease) -> Manifest:
+        """From the disk of an earlier process, or an upstream."""
+        file, promised = folder / "manifest.json", release.manifest_hash
+        if file.exists():
+            try:
+                return read_manifest(file.read_bytes(), promised)
+            except ShardCorrupt:
+                file.unlink()
+        path = f"{version_path(release.policy_version)}/manifest.json"
+        manifest = ask_relays(
+            self._http,
+            self.relays,
+            path,
+            MAX_MANIFEST_BYTES,
+            lambda data: read_manifest(data, promised),
+            self._clock,
+            promised,
+        )
+        write_atomically(file, manifest.to_bytes())
+        return manifest
+
+    def _pull_ahead(self, policy_version: int) -> bool:
+        """Shards of a version that isn't released yet; whether any were new."""
+        listing = self._listing(policy_version)
+        if listing is None or listing.num_bytes > AHEAD_TIMES * self._largest:
+            return False
+        with self._sink(policy_version) as sink:
+            missing = {number: one for number, one in listing.shards.items() if sink.here.get(number) != one}
+            work = ShardWork(policy_version, missing, sink, self._http, self.relays, self._clock)
+            work.run()
+        return bool(missing)
+
+    def _sink(self, policy_version: int) -> ShardFolder:
+        """The same one for all looks at a version: it knows what it has hashed."""
+        if self._latest is None or self._latest.policy_version != policy_version:
+            self._latest = ShardFolder(self.root / version_path(policy_version), policy_version)
+        return self._latest
+
+    def _listing(self, policy_version: int) -> Listing | None:
+        """Of the first upstream that has one; most of the time none has."""
+        for relay in self.relays.all:
+            try:
+                url = f"{relay.url}/{version_path(policy_version)}/{LISTING_FILE}"
+                return read_listing(read_document(self._http, url, MAX_MANIFEST_BYTES, self._clock), policy_version)
+            except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt):
+                continue
+        return None

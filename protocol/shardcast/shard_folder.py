@@ -1,0 +1,104 @@
+"""A relay's shards of one version: plain files, each there whole and checked, or not at all.
+
+In: pieces of shards from many threads. Out: `FOLDER/shards/I`, put there by rename, and the listing, written after it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from blake3 import blake3
+
+from protocol.canonical import hex0x
+from protocol.shardcast.folder import HASH_BYTES
+from protocol.shardcast.listing import LISTING_FILE, Listing
+from protocol.shardcast.manifest import Shard
+
+
+class ShardFolder:
+    """Example: `with ShardFolder(folder, 3) as sink: ShardWork(3, shards, sink, …).run()`."""
+
+    def __init__(self, folder: Path, policy_version: int) -> None:
+        self._folder, self.policy_version = folder, policy_version
+        self._numbers: dict[Shard, int] = {}
+        self._lock = threading.Lock()
+        self._parts: dict[Shard, int] = {}
+        self.here: dict[int, Shard] = {}
+        """Checked shards."""
+        (folder / "shards").mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        """Shards that broke off are dropped; what is here stays, and the folder may be used again."""
+        with self._lock:
+            for shard, descriptor in self._parts.items():
+                os.close(descriptor)
+                self._part_path(self._numbers[shard]).unlink(missing_ok=True)
+            self._parts.clear()
+
+    def write(self, shard: Shard, at: int, data: memoryview) -> None:
+        descriptor = self._part(shard)
+        while data:
+            num_written = os.pwrite(descriptor, data, at)
+            data, at = data[num_written:], at + num_written
+
+    def keep(self, shard: Shard) -> None:
+        """From now on others can have it."""
+        with self._lock:
+            os.close(self._parts.pop(shard))
+            number = self._numbers[shard]
+            self._part_path(number).replace(self._path(number))
+            self.here[number] = shard
+            self._list()
+
+    def found(self, shards: Mapping[int, Shard]) -> set[int]:
+        """The numbers of those that are here already, hashed once more; files with other bytes are removed."""
+        self._numbers |= {shard: number for number, shard in shards.items()}
+        for number, shard in shards.items():
+            path = self._path(number)
+            if self.here.get(number) == shard or not path.exists():
+                continue
+            if _is(path, shard):
+                self.here[number] = shard
+            else:
+                self.here.pop(number, None)
+                path.unlink()
+        return {number for number, shard in shards.items() if self.here.get(number) == shard}
+
+    def clear_but(self, shards: Mapping[int, Shard]) -> None:
+        """Remove what isn't among these: of an earlier process, or of a listing that came to nothing."""
+        for path in (self._folder / "shards").iterdir():
+            if not path.name.isdigit() or int(path.name) not in shards:
+                path.unlink()
+        (self._folder / LISTING_FILE).unlink(missing_ok=True)
+
+    def _list(self) -> None:
+        Listing(policy_version=self.policy_version, shards=dict(sorted(self.here.items()))).write(self._folder)
+
+    def _part(self, shard: Shard) -> int:
+        with self._lock:
+            if shard not in self._parts:
+                path = self._part_path(self._numbers[shard])
+                self._parts[shard] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+            return self._parts[shard]
+
+    def _path(self, number: int) -> Path:
+        return self._folder / "shards" / str(number)
+
+    def _part_path(self, number: int) -> Path:
+        """Hidden, so that no server hands it out."""
+        return self._folder / "shards" / f".{number}.part"
+
+
+def _is(path: Path, shard: Shard) -> bool:
+    hasher = blake3()
+    with path.open("rb", buffering=0) as file:
+        while data := file.read(HASH_BYTES):
+            hasher.update(data)
+    return path.stat().st_size == shard.num_bytes and hex0x(hasher.digest()) == shard.blake3

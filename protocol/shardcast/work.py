@@ -1,0 +1,200 @@
+"""The work of a fetch: shards that are missing, and up to ten threads that ask relays for them.
+
+In: shards by their number, where to put them, and relays. Out: every shard in its place, checked; or what stands in the
+way, after three rounds of all relays with longer pauses each.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Protocol
+
+import httpx
+
+from protocol.clock import Clock
+from protocol.errors import ShardCorrupt, Unreachable
+from protocol.shardcast.document import PAUSE_SECONDS, ROUNDS, given_up
+from protocol.shardcast.manifest import Shard, version_path
+from protocol.shardcast.relays import Lie, Relay, Relays
+from protocol.shardcast.transfer import Asked, NotThere, PieceSink, TooSlow, Transfer, receive
+from protocol.telemetry import get_logger
+
+SHARDS_IN_FLIGHT = 10
+MOST_REST_SECONDS = 60.0
+"""A relay that asks for a longer rest isn't waited for."""
+IDLE_SECONDS = 0.05
+
+Progress = Callable[[int, int], None]
+"""Called with (bytes done, bytes in all)."""
+
+
+class Sink(PieceSink, Protocol):
+    """Where shards go."""
+
+    def keep(self, shard: Shard) -> None:
+        """All bytes of this one were written, and its hash was right."""
+        ...
+
+    def found(self, shards: Mapping[int, Shard]) -> set[int]:
+        """The numbers of those that are here already, hashed once more."""
+        ...
+
+
+class ShardWork:
+    """What is left of a version, and the threads that fetch it."""
+
+    def __init__(
+        self,
+        policy_version: int,
+        shards: Mapping[int, Shard],
+        sink: Sink,
+        http: httpx.Client,
+        relays: Relays,
+        clock: Clock,
+    ) -> None:
+        self._policy_version = policy_version
+        self._sink, self._http, self._relays, self._clock = sink, http, relays, clock
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._fault: Exception | None = None
+        here = sink.found(shards)
+        path = f"{version_path(policy_version)}/shards"
+        self._queue = deque(Transfer(shard, f"{path}/{index}") for index, shard in shards.items() if index not in here)
+        self._num_left = len(self._queue)
+        self._num_bytes = sum(shard.num_bytes for shard in shards.values())
+        self._done = sum(shards[index].num_bytes for index in here)
+
+    def run(
+        self,
+        progress: Progress = lambda done, total: None,
+        wait_seconds: float = 0.0,
+        deadline_seconds: float | None = None,
+    ) -> None:
+        """All shards. Raises what ended it: Unreachable, ShardCorrupt, OSError."""
+        self._came = self._clock.now()
+        self._progress, self._wait_seconds = progress, wait_seconds
+        self._ends = None if deadline_seconds is None else self._came + deadline_seconds
+        progress(self._done, self._num_bytes)
+        num_threads = min(SHARDS_IN_FLIGHT, self._num_left)
+        if num_threads == 0:
+            return
+        with ThreadPoolExecutor(num_threads, thread_name_prefix="shards") as pool:
+            for future in [pool.submit(copy_context().run, self._fetch_shards) for _ in range(num_threads)]:
+                future.result()
+        if self._fault is not None:
+            raise self._fault
+
+    def end(self) -> None:
+        """Take up no more shards; `run` returns after the answers at hand."""
+        self._over.set()
+
+    def _fetch_shards(self) -> None:
+        """What one thread does. A fault ends all of them, each after the answer it is reading."""
+        try:
+            while not self._over.is_set():
+                transfer = self._take()
+                if transfer is None:
+                    self._clock.wait(self._over, IDLE_SECONDS)
+                else:
+                    self._attempt(transfer)
+        except Exception as fault:
+            with self._lock:
+                self._fault = self._fault or fault
+            self._over.set()
+
+    def _take(self) -> Transfer | None:
+        """The next one that may be asked for now. Raises Unreachable past the deadline."""
+        now = self._clock.now()
+        if self._ends is not None and now > self._ends:
+            raise Unreachable(
+                f"policy version {self._policy_version} didn't come in time",
+                f"{self._done} of {self._num_bytes} bytes are here",
+                "try again: what came is kept",
+            )
+        with self._lock:
+            for _ in range(len(self._queue)):
+                transfer = self._queue.popleft()
+                if transfer.not_before <= now:
+                    return transfer
+                self._queue.append(transfer)
+        return None
+
+    def _attempt(self, transfer: Transfer) -> None:
+        """Ask one relay for what is missing; then the shard is here, or in the queue again."""
+        relay = self._relays.draw(transfer.tried, self._clock.now())
+        if relay is None:
+            self._round_over(transfer)
+            return
+        started, first = self._clock.now(), transfer.num_done
+        try:
+            receive(transfer, relay, self._relays, self._http, self._sink, self._clock)
+            self._check(transfer, relay)
+        except NotThere as error:
+            self._again(transfer, relay, error)
+            return
+        except Asked as error:
+            self._relays.failed(relay, self._clock.now() + min(error.seconds, MOST_REST_SECONDS))
+            transfer.was_there = True
+            self._again(transfer, relay, error)
+            return
+        except TooSlow as error:
+            get_logger().info("shardcast.slow", url=relay.url, why=str(error))
+            self._again(transfer, relay, error)
+        except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt) as error:
+            self._relays.failed(relay)
+            transfer.was_there = True
+            self._again(transfer, relay, error)
+            return
+        self._relays.succeeded(relay, max(0, transfer.num_done - first), self._clock.now() - started)
+
+    def _check(self, transfer: Transfer, relay: Relay) -> None:
+        """A shard of which all bytes came. Raises ShardCorrupt where they are the wrong ones."""
+        shard = transfer.shard
+        if transfer.found == shard.blake3:
+            self._sink.keep(shard)
+            with self._lock:
+                self._done += shard.num_bytes
+                self._num_left -= 1
+                self._came = self._clock.now()
+                self._progress(self._done, self._num_bytes)
+                if self._num_left == 0:
+                    self._over.set()
+            return
+        if set(transfer.senders) == {relay.url}:
+            self._blame(relay, Lie(relay.url, transfer.path, shard.blake3, transfer.found))
+        found = transfer.found
+        transfer.is_whole_only = True
+        transfer.restart()
+        raise ShardCorrupt(f"a shard of {shard.file} doesn't match its hash", f"{found}, not {shard.blake3}")
+
+    def _blame(self, relay: Relay, lie: Lie) -> None:
+        self._relays.lied(relay, lie)
+        get_logger().warning("shardcast.lie", url=lie.url, path=lie.path, expected=lie.expected, found=lie.found)
+
+    def _again(self, transfer: Transfer, relay: Relay, error: Exception) -> None:
+        transfer.failures.append(error)
+        transfer.tried.add(relay.url)
+        with self._lock:
+            self._queue.append(transfer)
+
+    def _round_over(self, transfer: Transfer) -> None:
+        """All relays were asked; after a pause they are asked once more, a few times."""
+        now = self._clock.now()
+        is_waited_for = not transfer.was_there and now < self._came + self._wait_seconds
+        if not is_waited_for:
+            transfer.num_rounds += 1
+        if transfer.num_rounds >= ROUNDS or not self._relays.all:
+            raise given_up(transfer.path, self._relays, transfer.failures)
+        pause = PAUSE_SECONDS * 2**transfer.num_rounds * random.uniform(0.5, 1.5)
+        rested = min(relay.rests_until for relay in self._relays.all)
+        transfer.not_before = max(now + pause, rested)
+        transfer.tried.clear()
+        transfer.was_there = False
+        del transfer.failures[:-ROUNDS]
+        with self._lock:
+            self._queue.append(transfer)

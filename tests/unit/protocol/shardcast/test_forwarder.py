@@ -1,0 +1,310 @@
+"""Relays that fill a folder: as versions are written, after a restart, from upstreams that lie, and from each other."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from protocol.api import PoolInfo
+from protocol.clock import SteadyClock
+from protocol.errors import ProofpoolError, ShardCorrupt, SignatureInvalid, Unreachable, VerificationFailed
+from protocol.metrics import exposition
+from protocol.shardcast.client import fetch
+from protocol.shardcast.file_server import FileServer
+from protocol.shardcast.forwarder import AHEAD_TIMES, Forwarder
+from protocol.shardcast.line import weights_client
+from protocol.shardcast.listing import LISTING_FILE, Listing, read_listing
+from protocol.shardcast.manifest import Manifest
+from protocol.shardcast.relay import RelayMetrics, health_of, run_relay
+from protocol.shardcast.releases import CoordinatorReleases
+from protocol.signing import Signer, SigningDomain
+from protocol.wire import Signed, WeightsRelease
+from tests.unit.protocol.shardcast.relay_world import files_of, published, relay, release_of, send
+
+LOOPBACK = ("127.0.0.1", 0)
+
+
+class Announced:
+    """What the coordinator would say."""
+
+    release: WeightsRelease | None = None
+
+    def newest(self) -> WeightsRelease | None:
+        return self.release
+
+
+@pytest.fixture
+def http() -> Iterator[httpx.Client]:
+    with weights_client() as client:
+        yield client
+
+
+@pytest.fixture
+def announced() -> Announced:
+    return Announced()
+
+
+def forwarder(root: Path, urls: list[str], announced: Announced, http: httpx.Client, num_kept: int = 5) -> Forwarder:
+    return Forwarder(root, urls, announced, http, num_kept, SteadyClock())
+
+
+def shards_in(root: Path, version: int) -> dict[str, bytes]:
+    folder = root / "versions" / str(version) / "shards"
+    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
+
+
+def cut_off(tmp_path: Path, manifest: Manifest, num_shards: int) -> None:
+    """The origin as it was when so many shards of a version were written; the rest is moved to `late`."""
+    folder = tmp_path / "origin" / "versions" / str(manifest.policy_version)
+    late = tmp_path / "late"
+    (late / "shards").mkdir(parents=True)
+    for number in range(num_shards, len(manifest.shards)):
+        (folder / "shards" / str(number)).rename(late / "shards" / str(number))
+    (folder / "manifest.json").rename(late / "manifest.json")
+    shards = dict(enumerate(manifest.shards[:num_shards]))
+    Listing(policy_version=manifest.policy_version, shards=shards).write(folder)
+
+
+def go_on(tmp_path: Path, manifest: Manifest) -> None:
+    """The origin writes the rest."""
+    folder = tmp_path / "origin" / "versions" / str(manifest.policy_version)
+    for path in sorted((tmp_path / "late" / "shards").iterdir()):
+        path.rename(folder / "shards" / path.name)
+    (tmp_path / "late" / "manifest.json").rename(folder / "manifest.json")
+    (folder / LISTING_FILE).unlink()
+
+
+def test_shards_are_pulled_while_later_ones_are_written(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    first, second = published(tmp_path), published(tmp_path, version=1)
+    cut_off(tmp_path, second, 7)
+    root = tmp_path / "relay"
+    with relay(tmp_path / "origin") as origin:
+        pulling = forwarder(root, [origin.url], announced, http)
+        announced.release = release_of(first)
+        assert pulling.look() and pulling.policy_version == 0
+        origin.requests.clear()
+        assert pulling.look() and not pulling.look(), "what is there, and then there is nothing new"
+        assert sorted(map(int, origin.shards)) == list(range(7))
+        assert shards_in(root, 1) == shards_in(tmp_path / "origin", 1)
+        forwarded = read_listing((root / "versions/1" / LISTING_FILE).read_bytes(), 1)
+        assert forwarded.shards == dict(enumerate(second.shards[:7])), "a relay of this one pulls them as well"
+        go_on(tmp_path, second)
+        announced.release = release_of(second)
+        origin.requests.clear()
+        assert pulling.look() and pulling.policy_version == 1
+    assert sorted(map(int, origin.shards)) == list(range(7, len(second.shards)))
+    assert shards_in(root, 1) == shards_in(tmp_path / "origin", 1)
+    assert not (root / "versions/1" / LISTING_FILE).exists()
+
+
+def test_what_was_pulled_ahead_and_is_in_no_manifest_is_removed(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    first, second = published(tmp_path), published(tmp_path, version=1)
+    other = tmp_path / "other"
+    other.mkdir()
+    lie = published(other, num_bytes=30_000, shard_bytes=500, version=1)
+    cut_off(other, lie, 50)
+    root = tmp_path / "relay"
+    announced.release = release_of(first)
+    with relay(tmp_path / "origin") as origin, relay(other / "origin") as liar:
+        forwarder(root, [origin.url], announced, http).look()
+        pulling = forwarder(root, [liar.url, origin.url], announced, http)
+        pulling.look()
+        pulling.look()
+        assert len(shards_in(root, 1)) == 50
+        announced.release = release_of(second)
+        pulling.look()
+    assert shards_in(root, 1) == shards_in(tmp_path / "origin", 1)
+
+
+def test_a_listing_that_promises_too_much_is_left_alone(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    first = published(tmp_path)
+    large = published(tmp_path, num_bytes=int(first.num_bytes * AHEAD_TIMES) + 100, version=1)
+    cut_off(tmp_path, large, len(large.shards))
+    announced.release = release_of(first)
+    with relay(tmp_path / "origin") as origin:
+        pulling = forwarder(tmp_path / "relay", [origin.url], announced, http)
+        assert pulling.look() and not pulling.look()
+    assert shards_in(tmp_path / "relay", 1) == {}
+
+
+def test_a_manifest_that_the_trainer_did_not_sign_is_not_handed_on(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    signed = published(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    published(other, num_bytes=100)
+    announced.release = release_of(signed)
+    root = tmp_path / "relay"
+    with relay(other / "origin") as liar, relay(tmp_path / "origin") as origin:
+        pulling = forwarder(root, [liar.url], announced, http)
+        with pytest.raises(ShardCorrupt):
+            pulling.look()
+        assert not (root / "versions/0/manifest.json").exists() and shards_in(root, 0) == {}
+        assert [lie.expected for lie in pulling.relays.lies][:1] == [signed.manifest_hash]
+        forwarder(root, [liar.url, origin.url], announced, http).look()
+    assert shards_in(root, 0) == shards_in(tmp_path / "origin", 0)
+
+
+def test_a_flipped_bit_of_an_upstream_is_not_handed_on(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    announced.release = release_of(published(tmp_path))
+
+    def flips(handler: BaseHTTPRequestHandler, data: bytes) -> None:
+        send(handler, bytes([data[0] ^ 1]) + data[1:])
+
+    with relay(tmp_path / "origin", flips) as liar, relay(tmp_path / "origin") as origin:
+        with pytest.raises(ShardCorrupt):
+            forwarder(tmp_path / "one", [liar.url], announced, http).look()
+        assert shards_in(tmp_path / "one", 0) == {}
+        forwarder(tmp_path / "two", [liar.url, origin.url], announced, http).look()
+    assert shards_in(tmp_path / "two", 0) == shards_in(tmp_path / "origin", 0)
+
+
+@pytest.mark.parametrize("damaged", [None, "3"])
+def test_after_a_restart_only_what_is_missing_or_damaged_is_fetched(
+    tmp_path: Path, announced: Announced, http: httpx.Client, damaged: str | None
+) -> None:
+    manifest = published(tmp_path)
+    announced.release = release_of(manifest)
+    root = tmp_path / "relay"
+    with relay(tmp_path / "origin") as origin:
+        forwarder(root, [origin.url], announced, http).look()
+        origin.requests.clear()
+        if damaged:
+            path = root / "versions/0/shards" / damaged
+            path.write_bytes(path.read_bytes()[:-1] + b"\0")
+            (root / "versions/0/shards/.9.part").write_bytes(b"of a process that was killed")
+        again = forwarder(root, [origin.url], announced, http)
+        assert again.look() and again.policy_version == 0
+    assert [path for path, _ in origin.requests] == ([f"/versions/0/shards/{damaged}"] if damaged else [])
+    assert shards_in(root, 0) == shards_in(tmp_path / "origin", 0)
+
+
+def test_relays_chain_and_the_newest_versions_are_kept(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    near, far = tmp_path / "near", tmp_path / "far"
+    with relay(tmp_path / "origin") as origin, FileServer(near, LOOPBACK) as server:
+        one = forwarder(near, [origin.url], announced, http, num_kept=2)
+        two = forwarder(far, [server.url], announced, http, num_kept=2)
+        for version in range(4):
+            announced.release = release_of(published(tmp_path, num_bytes=3000 + version, version=version))
+            assert one.look() and two.look()
+    assert shards_in(far, 3) == shards_in(tmp_path / "origin", 3)
+    assert sorted(path.name for path in (far / "versions").iterdir()) == ["2", "3"]
+
+
+def test_a_client_starts_while_the_relay_is_still_filled(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    manifest = published(tmp_path)
+    announced.release = release_of(manifest)
+    seen, let_go = threading.Event(), threading.Event()
+
+    def holds_the_last_back(handler: BaseHTTPRequestHandler, data: bytes) -> None:
+        if handler.path.endswith(f"/{len(manifest.shards) - 1}"):
+            assert let_go.wait(60)
+        send(handler, data)
+
+    root, stop = tmp_path / "relay", threading.Event()
+
+    def tell(done: int, total: int) -> None:
+        if done >= total - manifest.shards[-1].num_bytes:
+            let_go.set()
+
+    with relay(tmp_path / "origin", holds_the_last_back) as origin, FileServer(root, LOOPBACK) as server:
+        pulling = forwarder(root, [origin.url], announced, http)
+        thread = threading.Thread(target=pulling.run, args=(stop,))
+        thread.start()
+        while not (root / "versions/0/manifest.json").exists():
+            seen.wait(0.01)
+        fetched = fetch(http, [server.url], release_of(manifest), tmp_path / "got", tell, wait_seconds=60.0)
+        stop.set()
+        thread.join()
+    assert files_of(fetched.folder) == files_of(tmp_path / "checkpoint")
+
+
+def test_what_stands_in_the_way_is_in_the_health_and_what_was_done_in_the_metrics(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    manifest = published(tmp_path)
+    announced.release = release_of(manifest)
+    root, stop = tmp_path / "relay", threading.Event()
+    with relay(tmp_path / "origin") as origin:
+        pulling = forwarder(root, [origin.url], announced, http)
+        server = FileServer(root, LOOPBACK)
+        thread = threading.Thread(target=run_relay, args=(server, pulling, stop, "127.0.0.1:0"))
+        thread.start()
+        while pulling.policy_version is None:
+            stop.wait(0.01)
+        assert httpx.get(f"{server.url}/versions/0/manifest.json").content == manifest.to_bytes()
+        said = exposition(RelayMetrics(server, pulling)).decode()
+        stop.set()
+        thread.join()
+    assert f'proofpool_relay_bytes_total{{direction="in"}} {float(manifest.num_bytes)}' in said
+    assert "proofpool_relay_policy_version 0.0" in said and "proofpool_relay_requests_total 1.0" in said
+    assert (health_of(pulling).status, health_of(pulling).http_status) == ("ok", 200)
+    shutil.rmtree(root)
+    nobody = forwarder(root, ["http://127.0.0.1:9"], announced, http)
+    with pytest.raises(Unreachable):
+        nobody.look()
+    assert not nobody._looked()
+    assert health_of(nobody).http_status == 503 and "hands out" in health_of(nobody).why
+
+
+class Coordinator:
+    """Whatever a coordinator says of a pool and its newest release."""
+
+    def __init__(self, pool: Any, release: Signed[WeightsRelease]) -> None:
+        self._pool, self._release = pool, release
+
+    def pool(self) -> PoolInfo:
+        found: PoolInfo = self._pool
+        return found
+
+    def weights(self, policy_version: int) -> Any:
+        return type("View", (), {"release": self._release})()
+
+
+def _pool(domain: SigningDomain, trainer: str) -> Any:
+    contracts = type("Contracts", (), {"ledger": domain.contract})()
+    says = {"pool_id": 1, "policy_version": 0, "trainer": trainer, "chain_id": domain.chain_id}
+    return type("Pool", (), says | {"contracts": contracts, "deployment_salt": domain.salt})()
+
+
+def test_a_release_is_the_trainers_or_none(tmp_path: Path, domain: SigningDomain, make_signer: Any) -> None:
+    trainer: Signer = make_signer(102)
+    other: Signer = make_signer(66)
+    release = release_of(published(tmp_path))
+    signed = Signed[WeightsRelease].by(trainer, release, domain)
+    coordinator: Any = Coordinator(_pool(domain, trainer.address), signed)
+    assert CoordinatorReleases(coordinator).newest() == release
+    forged: Any = Coordinator(_pool(domain, trainer.address), Signed[WeightsRelease].by(other, release, domain))
+    with pytest.raises(SignatureInvalid):
+        CoordinatorReleases(forged).newest()
+    turned: Any = Coordinator(_pool(domain, other.address), Signed[WeightsRelease].by(other, release, domain))
+    with pytest.raises(SignatureInvalid):
+        CoordinatorReleases(turned, trainer.address).newest()
+    with pytest.raises(VerificationFailed, match="another release"):
+        CoordinatorReleases(coordinator).of(3)
+
+
+@pytest.mark.parametrize("data", [b"{}", b"[" * 10_000, b'{"policy_version": 2, "shards": {}}'])
+def test_what_is_no_listing_of_the_version_is_refused(data: bytes) -> None:
+    with pytest.raises(ProofpoolError, match="listing"):
+        read_listing(data, 1)
