@@ -20,8 +20,8 @@ from protocol.shardcast.line import answer_pieces
 from protocol.shardcast.manifest import Shard
 from protocol.shardcast.relays import Relay, Relays
 
-PIECE_BYTES = 256 << 10
-"""Received, hashed and written at a time: it stays in a core's cache meanwhile."""
+PIECE_BYTES = 1 << 20
+"""Received, hashed and written at a time: few enough calls to cost nothing, little enough for a core's cache."""
 GRACE_SECONDS = 60.0
 LEAST_BYTES_PER_SECOND = 64 << 10
 """A server that is slower than this, after the grace, is as good as silent: the next one is asked."""

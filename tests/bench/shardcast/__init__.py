@@ -1,0 +1,1 @@
+"""What both sides of tests/bench/test_bench_shardcast.py run."""
