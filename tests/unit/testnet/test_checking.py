@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from protocol.cli import run
+from protocol.config import load_config
 from protocol.errors import ConfigError, ProofpoolError, UsageError
 from protocol.weights import CONFIG_FILE, WEIGHTS_FILE
 from testnet.checking import check_task
@@ -23,6 +25,9 @@ from verifier.thresholds import default_thresholds, thresholds_of
 PRODUCTS = {"name": "reasoning_gym", "config": {"dataset": "products", "num_problems": 2_000}}
 FEW = {"dataset": "chain_sum", "parameters": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}}
 OTHER_LIMITS = "smollm2-135m-instruct.float32"
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "smollm2"
 
 WriteRules = Callable[[dict[str, Any]], Path]
 
@@ -148,3 +153,13 @@ def test_a_plan_may_be_a_file_and_flags_override_it(
     assert [plan.cheats for plan in asked] == [(), (), ("wrong-model",)]
     assert [plan.rules for plan in asked] == [None, rules, None]
     assert asked[0].evaluation == {"evaluate_every": 2}
+
+
+def test_the_example_in_the_docs_is_the_one_that_ships() -> None:
+    """It fits together on any model, but for its limits."""
+    plan = load_config(Plan, "testnet", EXAMPLE / "plan.toml", {})
+    rules = check_task(plan.model_copy(update={"rules": EXAMPLE / "rules.json"}))
+    assert (rules.environment.config["num_problems"], plan.evaluation["evaluate_every"]) == (140, 4)
+    page = (ROOT / "docs" / "testnet.md").read_text()
+    for name in ("rules.json", "plan.toml"):
+        assert textwrap.indent((EXAMPLE / name).read_text(), "    ") in page
