@@ -9,7 +9,7 @@ import zstandard
 from blake3 import blake3
 
 from protocol.errors import MalformedFile, VerificationFailed
-from protocol.shardcast import patch_compiled, patch_plain
+from protocol.shardcast import patch_plain
 from protocol.shardcast.patch_blocks import SPARSE, decode_block
 from protocol.shardcast.patch_coding import Changes, Words, number
 from protocol.shardcast.patch_file import HASH_BYTES
@@ -85,6 +85,8 @@ def read_block(data: bytes) -> None:
 
 def read_built_block(data: bytes) -> None:
     """A sparse block whose frames unfold as they should: both ways to read it agree."""
+    from protocol.shardcast import patch_compiled  # here, where it isn't instrumented: numba can't compile what is
+
     choices, old = Choices(data), old_words(2)
     num_classes = 1 + choices.below(8)
     thresholds = sorted({choices.integer(2) for _ in range(num_classes - 1)})
