@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -21,7 +22,11 @@ from torch import Tensor
 
 from protocol.forward import CausalLM
 from protocol.rollouts import Rollout
-from tests.unit.verifier.verifier_world import World
+from protocol.rules import SamplingRules
+from protocol.tokenizer import Tokenizer
+from testnet.task import testnet_environment
+from tests.unit.verifier.verifier_world import BASE_MODEL, World, make_rules
+from tests.worlds.smollm2 import make_smollm2_world
 from trainer.learner import Learner, RecipeConfig
 from trainer.samples import TrainingBatch, batch_of
 
@@ -42,6 +47,18 @@ class Pair:
     masters: Masters
     old: Weights
     new: Weights
+
+
+def tiny_world() -> World:
+    environment = testnet_environment(Tokenizer.load(BASE_MODEL))
+    rules = make_rules(environment, groups_per_task=16)
+    return World(rules, environment, BASE_MODEL, CausalLM.load(BASE_MODEL, torch.float32).eval())
+
+
+def smollm2_world(folder: Path) -> World:
+    """Eight optimizer steps of one group each: four rollouts of 32 tokens."""
+    sampling = SamplingRules(max_new_tokens=32)
+    return make_smollm2_world(folder, group_size=4, groups_per_task=8, sampling=sampling)
 
 
 def version_pairs(world: World, rates: Sequence[float] = RATES) -> Iterator[Pair]:
