@@ -209,7 +209,9 @@ def test_gas_that_a_node_misjudged_is_asked_for_again(world: World, monkeypatch:
     with monkeypatch.context() as patched:
         patched.setattr(ChainClient, "estimate_gas", lambda *_: gas)
         send_outbox(world.coordinator)
-    assert world.outbox_row("epoch:0").state == CallState.SENT and committed(world) == []
+    row = world.outbox_row("epoch:0")
+    assert (row.state == CallState.QUEUED) == ("more gas than a block has" in (row.refusal or "")) == (gas > 0)
+    assert committed(world) == []
     world.clock.seconds += sender.RESEND_SECONDS
     see_mined(world, "epoch:0")
     assert committed(world) == closed(world)

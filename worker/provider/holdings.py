@@ -58,6 +58,10 @@ class Roster:
     holdings: Sequence[Holding]
 
 
+FEW_BLOCKS = 10_000
+"""So many are read in some ten requests: nobody waits for that."""
+
+
 def find_roster(wallet: Wallet, first_block: int) -> Roster:
     """Raises ChainError."""
     registry = wallet.contracts.address("registry")
@@ -86,9 +90,9 @@ def first_block_of(config: ProviderConfig, contracts: Contracts) -> int:
         return max(config.first_block, read_deployment(config.deployment).block)
     if config.first_block:
         return config.first_block
-    client = contracts.client
-    found = client.first_block_of_code(contracts.address("registry"), client.head().number)  # the others need it
-    if found is None:
+    client, head = contracts.client, contracts.client.head().number
+    found = client.first_block_of_code(contracts.address("registry"), head)  # the others need it
+    if found is None and head > FEW_BLOCKS:
         why = "the node has no state of the blocks in which the contracts were made, so the chain is read from block 0"
         print(f"{why}: set `first_block`, or give --deployment", file=sys.stderr)
     return found or 0

@@ -69,7 +69,7 @@ def test_a_jump_of_the_machines_clock_holds_no_upload_up_and_gives_none_up(
                 self._sending.finish()  # refused by now, and postponed
                 monkeypatch.setattr(time, "time", lambda: real() + jump)
                 pool.refusals["submissions"] = [RejectReason.SIGNATURE_INVALID]
-            if 0 in counters() or self.num_turns == 20:
+            if 0 in counters() or self.num_turns == 2000:
                 self.stop.set()
 
     pool.chain.seconds = int(real())
