@@ -1,7 +1,7 @@
 """100,000 honest rollouts of the testnet's model, and none of them refused (docs/thresholds.md).
 
 Half of them in float32, half in bfloat16; batch sizes 1, 8, 64 and 256, our engine and transformers' decoding,
-judged by our packed pass on several kernels and by transformers' forward. Takes 20 minutes of one idle core:
+judged by our packed pass on several kernels and by transformers' forward. Takes 12 minutes of one idle core:
 
     OMP_NUM_THREADS=1 python -m pytest -m bench -s tests/bench/test_bench_honest.py
 """
