@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -35,9 +36,9 @@ class TrainerConfig(RoleConfig):
     num_steps: int | None = Field(default=None, ge=1)
     """Stop after this policy version; run until stopped without it."""
     num_threads: int = Field(default=1, ge=1)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
     poll_seconds: float = Field(default=0.5, gt=0)
-    log_format: str = "auto"
+    log_format: Literal["auto", "json", "pretty"] = "auto"
     keep_checkpoints: int = Field(default=3, ge=1)
     """How many checkpoints stay; a step can be replayed as long as the version before it is there."""
     resume: Start = "newest"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,13 +27,15 @@ from trainer.policy import Policy, whole
 from trainer.ranks import ALONE, Ranks
 from trainer.samples import TrainingBatch, split_groups
 
+Momentum = Annotated[float, Field(ge=0, lt=1)]
+
 
 class RecipeConfig(BaseModel):
     """How a batch becomes optimizer steps; defaults are the paper's 32B recipe."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     learning_rate: float = Field(default=3e-7, gt=0)
-    betas: tuple[float, float] = (0.9, 0.99)
+    betas: tuple[Momentum, Momentum] = (0.9, 0.99)
     weight_decay: float = Field(default=0.01, ge=0)
     warmup_steps: int = Field(default=25, ge=0)
     grad_norm_clip: float = Field(default=0.1, gt=0)

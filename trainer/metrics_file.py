@@ -45,7 +45,7 @@ class MetricsFile:
         """The whole lines, in order; none where there is no file. Raises UsageError for one that can't be read."""
         if not self.path.exists():
             return []
-        whole = self.path.read_text().rpartition("\n")[0]
+        whole = self.path.read_text(errors="replace").rpartition("\n")[0]
         return [self._parsed(text, number) for number, text in enumerate(whole.splitlines(), start=1)]
 
     def _parsed(self, text: str, number: int) -> Line:

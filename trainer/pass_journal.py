@@ -10,12 +10,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from protocol.errors import MalformedFile
 from protocol.files import write_atomically
 
 CHUNK_PROBLEMS = 64
 """Problems between two lines of what is measured."""
+_COUNTS = TypeAdapter(list[int])
 
 
 class PassJournal:
@@ -36,7 +38,10 @@ class PassJournal:
         write_atomically(self.path, self._head.encode() + b"\n")
 
     def passes(self) -> list[int]:
-        """Of the problems that are measured, in order. A line that a kill has cut short is taken away."""
+        """Of the problems that are measured, in order. A line that a kill has cut short is taken away.
+
+        Raises MalformedFile for a whole one that can't be read.
+        """
         if not self.path.exists():
             self.start_anew()
             return []
@@ -44,7 +49,14 @@ class PassJournal:
         whole, torn = lines[:-1], lines[-1]
         if torn:
             os.truncate(self.path, self.path.stat().st_size - len(torn.encode()))
-        return [count for line in whole for count in json.loads(line)]
+        return [count for number, line in enumerate(whole, start=2) for count in self._counts(line, number)]
+
+    def _counts(self, line: str, number: int) -> list[int]:
+        try:
+            return _COUNTS.validate_json(line)
+        except ValidationError as error:
+            why = f"{self.path}, line {number}: {error.errors()[0]['msg']}"
+            raise MalformedFile("what was measured can't be read", why, "delete the file") from error
 
     def append(self, passes: Sequence[int]) -> None:
         """Of the next problems; durable when this returns."""

@@ -62,7 +62,7 @@ class Curves:
         """The share of rollouts that each policy lag has, over all steps; empty for a run that doesn't say."""
         counts: Counter[int] = Counter()
         for line in self.lines:
-            counts.update({int(lag): count for lag, count in line.get("policy_lag_counts", {}).items()})
+            counts.update({int(lag): count for lag, count in (line.get("policy_lag_counts") or {}).items()})
         return {lag: count / counts.total() for lag, count in sorted(counts.items())}
 
 

@@ -118,7 +118,10 @@ class TierBounds(BaseModel):
         """
         try:
             low, high, weight = flag.split(":")
-            return cls.model_validate({"low": low, "high": high, "weight": weight})
+            tier = cls.model_validate({"low": low, "high": high, "weight": weight})
+            if tier.low > tier.high:
+                raise ValueError(f"{low} is above {high}")
+            return tier
         except ValueError as error:
             raise UsageError("that is no tier", flag, "give LOW:HIGH:WEIGHT, such as 0.125:0.25:3") from error
 

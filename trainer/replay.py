@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
 from protocol.canonical import hex0x
@@ -83,8 +83,7 @@ class Replayer:
         """
         made, before, source = self._named(policy_version)
         for checkpoint in (before, made):
-            published = (checkpoint.model_folder / PUBLISHED_RECORD_FILE).read_bytes()
-            _check("the record", checkpoint.record, StepRecord.model_validate_json(published))
+            _check("the record", checkpoint.record, _published_record(checkpoint))
         learner = self._learner(before, made.record)
         self.store.restore(before, learner)
         _check("the state of the version before", state_hash(learner), made.record.before)
@@ -149,6 +148,15 @@ class Replayer:
         _check("the batch's groups", file.offer.groups_root, source.groups_root)
         _check("the rollout file", hex0x(hashlib.sha256(file.data).digest()), source.file_sha256)
         return file
+
+
+def _published_record(checkpoint: Checkpoint) -> StepRecord:
+    path = checkpoint.model_folder / PUBLISHED_RECORD_FILE
+    try:
+        return StepRecord.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        why = f"{path}: {str(error).splitlines()[0]}"
+        raise VerificationFailed("the published record of a version can't be read", why) from error
 
 
 def _check(what: str, found: object, recorded: object) -> None:

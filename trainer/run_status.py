@@ -157,7 +157,7 @@ def _added(parts: Iterable[Mapping[Bottleneck, float]]) -> dict[Bottleneck, floa
 def _lag(steps: Sequence[Line]) -> LagReport | None:
     counts: Counter[int] = Counter()
     for line in steps:
-        counts.update({int(lag): count for lag, count in line.get("policy_lag_counts", {}).items()})
+        counts.update({int(lag): count for lag, count in (line.get("policy_lag_counts") or {}).items()})
     if not counts:
         return None
     mean = sum(lag * count for lag, count in counts.items()) / counts.total()

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from protocol.api import BatchOffer
 from tests.unit.trainer.conftest import weights_of
-from trainer.learner import Learner
+from trainer.learner import Learner, RecipeConfig
 from trainer.samples import TrainingBatch
 
 Offer = tuple[BatchOffer, bytes]
@@ -48,3 +49,10 @@ def test_figures_describe_the_batch(make_learner: Callable[..., Learner], batch:
     assert figures.mean_task_reward == pytest.approx(sum(s.task_reward for s in batch.samples) / len(batch.samples))
     assert figures.kl_to_old >= 0
     assert figures.entropy > 0
+
+
+@pytest.mark.parametrize("betas", [(1.0, 0.99), (0.9, 2.0), (-0.1, 0.9)])
+def test_momenta_that_no_optimizer_takes_are_refused(betas: tuple[float, float]) -> None:
+    with pytest.raises(ValidationError, match="betas"):
+        RecipeConfig(betas=betas)
+    assert RecipeConfig(betas=(0.0, 0.999)).betas == (0.0, 0.999)

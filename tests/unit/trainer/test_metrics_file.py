@@ -35,3 +35,10 @@ def test_a_line_that_isnt_one_is_named(tmp_path: Path, line: str) -> None:
     with pytest.raises(UsageError, match="can't be read") as refused:
         metrics.lines()
     assert f"{metrics.path}, line 2" in refused.value.why
+
+
+def test_bytes_that_are_no_text_are_named_as_well(tmp_path: Path) -> None:
+    metrics = MetricsFile(tmp_path / "metrics.jsonl")
+    metrics.path.write_bytes(b"\xff\xfe\n")
+    with pytest.raises(UsageError, match="can't be read"):
+        metrics.lines()

@@ -15,7 +15,8 @@ from protocol.engines.base import generate
 from protocol.engines.torch import TorchEngine
 from protocol.environments.base import Environment, Tier
 from protocol.environments.registry import load_environment
-from protocol.errors import UsageError
+from protocol.errors import ConfigError, UsageError
+from protocol.lock import FolderLock
 from protocol.progress import Unseen
 from protocol.rules import EnvironmentRules, LengthRules, Rules, SamplingRules
 from protocol.tokenizer import Tokenizer
@@ -108,10 +109,17 @@ def test_groups_without_variance_are_replaced_and_counted(run: Callable[..., lis
 
 def test_a_folder_with_a_run_is_not_written_over(run: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:
     run("once", num_steps=1)
-    before = (tmp_path / "once" / "metrics.jsonl").read_bytes()
+    files = [tmp_path / "once" / name for name in ("metrics.jsonl", "config.json")]
+    before = [file.read_bytes() for file in files]
     with pytest.raises(UsageError, match="has a run already"):
-        run("once", num_steps=1)
-    assert (tmp_path / "once" / "metrics.jsonl").read_bytes() == before
+        run("once", num_steps=1, seed=7)
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_two_rehearsals_dont_share_a_folder(run: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:
+    with FolderLock(tmp_path / "both", "rehearsal"), pytest.raises(ConfigError, match="another rehearsal"):
+        run("both", num_steps=1)
+    assert len(run("both", num_steps=1)) == 2
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +214,7 @@ def test_kept_problems_are_put_into_the_first_tier_that_holds_them() -> None:
         with_tiers(report_of_passes(1, 1), bounds)
 
 
-@pytest.mark.parametrize("flag", ["", "0.1:0.2", "0.1:0.2:0", "0.1:2:1", "a:b:c", "0:1:1:1"])
+@pytest.mark.parametrize("flag", ["", "0.1:0.2", "0.1:0.2:0", "0.1:2:1", "a:b:c", "0:1:1:1", "0.5:0.1:1"])
 def test_what_is_no_tier_is_refused(flag: str) -> None:
     with pytest.raises(UsageError, match="no tier"):
         TierBounds.parse(flag)

@@ -121,6 +121,18 @@ def test_another_record_than_the_published_one_is_refused(take: Callable[..., Pa
         replay_from(root, 2, None, None, 0.0)
 
 
+@pytest.mark.parametrize("text", [None, "", "{", '{"schema_version": 3}'])
+def test_a_published_record_that_cant_be_read_is_named(take: Callable[..., Path], text: str | None) -> None:
+    root = take()
+    file = root / "2" / "model" / "training.json"
+    file.unlink()
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(VerificationFailed, match="can't be read") as refused:
+        replay_from(root, 2, None, None, 0.0)
+    assert str(file) in refused.value.why
+
+
 def test_a_recipe_with_a_reference_needs_that_model(
     take: Callable[..., Path], make_model: Callable[[], CausalLM], tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_lags_are_counted_over_all_rollouts() -> None:
     assert (lag.least, lag.mean, lag.most) == (0, 1.5, 10)
     assert lag.num_rollouts == {"0": 10, "1": 4, "10": 2}
     assert status_of("r", [line(1)]).lag is None
+    assert status_of("r", [line(1, policy_lag_counts=None)]).lag is None
 
 
 def test_what_was_not_trained_on_is_told_in_groups_and_rollouts() -> None:
