@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from protocol.errors import CoordinatorUnreachable, ProofpoolError
+from protocol.lock import FolderLock
 from testnet.process import Process
 from testnet.run import LOOK_SECONDS, Run
 from tests.slow_line import SlowLine
@@ -226,7 +227,10 @@ def run_through(run: TroubledRun, trouble: Trouble, until: float) -> None:
         lambda: any(trouble.num_received(name) < wanted[name] for name in names), run, until, "one more of each worker"
     )
     _turn_while(
-        lambda: not all(heeds_sigterm(run.processes[name]) for name in names), run, until, "workers that can be stopped"
+        lambda: not all(FolderLock.is_held(run.run_dir / "data" / name) for name in names),
+        run,
+        until,
+        "workers that have joined: one that is stopped before leaves its work to the next",
     )
     for name in names:
         run.processes[name].ask_to_stop()
@@ -234,15 +238,6 @@ def run_through(run: TroubledRun, trouble: Trouble, until: float) -> None:
     run.turn()  # what they did last
     tally = run.observer.tally
     _turn_while(lambda: bool(tally.working or tally.unsettled), run, until, "all verdicts")
-
-
-def heeds_sigterm(process: Process) -> bool:
-    """Whether it is up and far enough to finish its work when it is asked to end: one that still starts just ends."""
-    if not process.is_running():
-        return False
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
-    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def _turn_while(
