@@ -16,6 +16,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pydantic_core import from_json
+
 from protocol.errors import MalformedFile
 
 MAX_LAYOUT_BYTES = 16 << 20
@@ -131,8 +133,9 @@ class Layout:
 @lru_cache(maxsize=4)
 def _read(text: bytes) -> Layout:
     try:
+        from_json(text)  # nesting ends here as an error: json would follow it until the stack overflows
         document = json.loads(text, object_pairs_hook=_without_repeats)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _malformed(f"its header is no JSON: {str(error)[:100]}") from error
     if not isinstance(document, dict):
         raise _malformed("its header is no table")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -243,6 +244,16 @@ def test_layouts_that_make_no_sense_are_refused(document: object, fault: str) ->
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b"[" * 100_000, b'{"a":1,"a":2}', b'{"a":' + b"9" * 5000 + b"}"])
 def test_headers_that_are_no_json_are_refused(text: bytes) -> None:
+    """However deep the interpreter would follow one: libraries raise that limit."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1_000_000)
+    try:
+        _refuse_as_json(text)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _refuse_as_json(text: bytes) -> None:
     with pytest.raises(MalformedFile, match="no JSON"):
         Layout.read(text)
 
