@@ -31,7 +31,7 @@ ROOT = HERE.parents[1]
 NUM_BYTES = 256 << 20
 NUM_TURNS = 3
 GB = 1e9
-LEAST = ((1, 3.0), (8, 2.5))
+LEAST = ((1, 3.0), (8, 5.0))
 """Times the package's throughput. Eight clients and a server keep two cores busy, where the ratio is nearly that of the
 processor seconds: the aim there is 5, which docs/benchmarks.md says is missed."""
 
