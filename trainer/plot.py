@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 import io
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from protocol.errors import ConfigError, UsageError
 from protocol.files import write_atomically
-from trainer.run_status import read_lines, status_of
+from trainer.run_status import lag_counts, read_lines, status_of
 
 PANELS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("task reward", ("mean_task_reward",)),
@@ -60,9 +59,7 @@ class Curves:
     @property
     def lag_shares(self) -> dict[int, float]:
         """The share of rollouts that each policy lag has, over all steps; empty for a run that doesn't say."""
-        counts: Counter[int] = Counter()
-        for line in self.lines:
-            counts.update({int(lag): count for lag, count in (line.get("policy_lag_counts") or {}).items()})
+        counts = lag_counts(self.lines)
         return {lag: count / counts.total() for lag, count in sorted(counts.items())}
 
 

@@ -113,7 +113,10 @@ class Rehearsal:
 
     def run(self, progress: Steps) -> None:
         """Every step. Raises UsageError where the folder has a run already."""
-        self.check_folder()
+        if self._metrics.path.exists():
+            raise UsageError("the folder has a run already", f"{self._metrics.path}", "name another --data-dir")
+        settings = self.config.model_dump_json(indent=2).encode() + b"\n"
+        write_atomically(self.config.data_dir / "config.json", settings)
         self.publish(0)
         self.report(0, self.evaluate(0), None, None, 0.0)
         for step in range(1, self.config.num_steps + 1):
@@ -124,11 +127,6 @@ class Rehearsal:
             self.publish(step)
             self.report(step, self.evaluate(step), gathered, figures, self.clock.now() - started)
             progress.step()
-
-    def check_folder(self) -> None:
-        """Raises UsageError where it has a run already."""
-        if self._metrics.path.exists():
-            raise UsageError("the folder has a run already", f"{self._metrics.path}", "name another --data-dir")
 
     def gather(self, policy_version: int) -> Gathered:
         """As many groups as a batch takes, from that version."""
@@ -222,8 +220,5 @@ def rehearse(config: RehearsalConfig, engine: Engine, clock: Clock, progress: St
     reference = CausalLM.load(config.base_model).eval().requires_grad_(False) if needs_reference else None
     policy = Policy(CausalLM.load(config.base_model)).adapted(config.recipe.lora)
     learner = Learner(policy, config.recipe, reference)
-    rehearsal = Rehearsal(config, rules, environment, engine, learner, clock)
     with FolderLock(config.data_dir, "rehearsal"):
-        rehearsal.check_folder()
-        write_atomically(config.data_dir / "config.json", config.model_dump_json(indent=2).encode() + b"\n")
-        rehearsal.run(progress)
+        Rehearsal(config, rules, environment, engine, learner, clock).run(progress)

@@ -154,10 +154,16 @@ def _added(parts: Iterable[Mapping[Bottleneck, float]]) -> dict[Bottleneck, floa
     return total
 
 
-def _lag(steps: Sequence[Line]) -> LagReport | None:
+def lag_counts(lines: Iterable[Line]) -> Counter[int]:
+    """Rollouts by policy lag, over all steps; empty for a run that doesn't say."""
     counts: Counter[int] = Counter()
-    for line in steps:
+    for line in lines:
         counts.update({int(lag): count for lag, count in (line.get("policy_lag_counts") or {}).items()})
+    return counts
+
+
+def _lag(steps: Sequence[Line]) -> LagReport | None:
+    counts = lag_counts(steps)
     if not counts:
         return None
     mean = sum(lag * count for lag, count in counts.items()) / counts.total()
