@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
 TOKENIZER_FILE = "tokenizer.json"
+TEMPLATE_FILE = "chat_template.jinja"
+SETTINGS_FILE = "tokenizer_config.json"
 MAX_TOKEN_ID = 2**24
 """Far past any vocabulary. The library walks from 0 to the largest id when it writes a vocabulary down."""
 
@@ -42,8 +44,17 @@ class Tokenizer:
     Example: `Tokenizer.load(folder).encode("7 + 8 =")`.
     """
 
-    def __init__(self, backend: Backend, eos_ids: Sequence[int], bos_id: int | None, pad_id: int | None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        eos_ids: Sequence[int],
+        bos_id: int | None,
+        pad_id: int | None,
+        chat_template: str | None = None,
+    ) -> None:
         self._backend = backend
+        self.chat_template = chat_template
+        """The model's chat template (Jinja), None where its folder has none; see `protocol/chat_template.py`."""
         self.eos_ids = tuple(eos_ids)
         """Tokens that end a completion, the first being the one that training data ends with."""
         self.bos_id = bos_id
@@ -69,7 +80,8 @@ class Tokenizer:
             why = f"config.json, {first['loc'][0] if first['loc'] else 'as a whole'}: {first['msg']}"
             raise ConfigError(f"the model in {folder} names no end-of-sequence token, or no proper ids", why) from error
         eos = special.eos_token_id
-        return cls(backend, eos if isinstance(eos, tuple) else (eos,), special.bos_token_id, special.pad_token_id)
+        eos_ids = eos if isinstance(eos, tuple) else (eos,)
+        return cls(backend, eos_ids, special.bos_token_id, special.pad_token_id, _chat_template(folder))
 
     @property
     def vocab_size(self) -> int:
@@ -98,6 +110,10 @@ class Tokenizer:
         text: str = self._backend.decode([token], skip_special_tokens=False)
         return text
 
+    def name_of(self, token: int | None) -> str:
+        """How a special token is spelt in a chat template; empty for None and for ids outside the vocabulary."""
+        return "" if token is None else self._backend.id_to_token(token) or ""
+
     @property
     def tokenizer_hash(self) -> str:
         """Keccak-256 over the tokenizer's definition and the special ids, 0x-hex."""
@@ -105,6 +121,25 @@ class Tokenizer:
         return canonical_hash(
             {"definition": definition, "eos_ids": list(self.eos_ids), "bos_id": self.bos_id, "pad_id": self.pad_id}
         )
+
+
+def _chat_template(folder: Path) -> str | None:
+    """From `chat_template.jinja`, else the setting of that name; raises ConfigError where the settings are no JSON.
+
+    Of several named templates it is the one called `default`.
+    """
+    if (file := folder / TEMPLATE_FILE).is_file():
+        return file.read_text(encoding="utf-8")
+    if not (file := folder / SETTINGS_FILE).is_file():
+        return None
+    try:
+        settings = from_json(file.read_bytes())
+        template = settings.get("chat_template")
+        if isinstance(template, list):
+            template = {one["name"]: one["template"] for one in template}.get("default")
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise ConfigError(f"{file} can't be read", str(error), "fetch the model's folder again") from error
+    return template if isinstance(template, str) else None
 
 
 def _check_ids(definition: Any) -> None:

@@ -41,7 +41,7 @@ from trainer.policy import whole
 from trainer.ranks import Ranks, losing_ranks
 from trainer.step_record import Arithmetic, StateHash, StepRecord, hashing, names_of, weights_hash
 
-COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
 RECORD_FILE = "step.json"
 PUBLISHED_RECORD_FILE = "training.json"
 

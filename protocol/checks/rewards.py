@@ -1,7 +1,8 @@
 """Whether the claimed task rewards are what the environment gives.
 
 In: the seed's problems and the completions. Out: passed, or `reward_mismatch`: slashable where the environment
-declares its rewards deterministic, not paid elsewhere. Rewards are float32 on both sides, so equal means equal.
+declares its rewards deterministic and is certain of this one, not paid elsewhere. Rewards are float32 on both sides,
+so equal means equal; at the border of a time limit both sides of it are right.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ NAME = "rewards"
 
 def check(case: Case) -> CheckResult:
     for index, rollout in enumerate(case.rollouts):
-        reward = case.environment.reward(case.terms.prompt_of(index).problem, rollout.output_tokens.tolist())
-        if reward != rollout.task_reward:
+        judgement = case.environment.judge(case.terms.prompt_of(index).problem, rollout.output_tokens.tolist())
+        if not judgement.allows(rollout.task_reward):
+            is_slashable = case.environment.deterministic and judgement.certain
             return refused(
                 NAME,
                 RejectReason.REWARD_MISMATCH,
-                f"rollout {index} claims {rollout.task_reward:.6g}, the environment gives {reward:.6g}",
+                f"rollout {index} claims {rollout.task_reward:.6g}, the environment gives {judgement.score:.6g}",
                 num_audited=len(case.rollouts),
-                outcome=Outcome.SLASH if case.environment.deterministic else Outcome.DROP,
+                outcome=Outcome.SLASH if is_slashable else Outcome.DROP,
             )
     return passed(NAME, num_audited=len(case.rollouts))

@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from protocol.environments.base import Environment, EnvironmentConfig, Problem
+from protocol.environments.packages import package_versions, requirements_of
 from protocol.errors import ConfigError
 from protocol.tokenizer import Tokenizer
 
@@ -66,7 +67,9 @@ class ReasoningGym(Environment):
         return self.config.num_problems
 
     def identity(self) -> dict[str, Any]:
-        return {"package": "reasoning_gym", "version": self._version}
+        """Generators and scorers go to what the package requires: sympy, zss, magiccube and others."""
+        requirements = package_versions(*requirements_of("reasoning_gym"))
+        return {"package": "reasoning_gym", "version": self._version, "requirements": requirements}
 
     def held_back(self, count: int) -> list[Problem]:
         """See the base class. Reads every training question once: about 20 us each.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from protocol.checks import rewards
+from protocol.environments.base import Judgement, Problem
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import Rollout
 from tests.unit.verifier.verifier_world import World
@@ -36,3 +37,19 @@ def test_where_rewards_are_not_deterministic_a_difference_only_drops(world: Worl
     honest[0] = replace(honest[0], task_reward=0.5)
     result = rewards.check(world.case(honest, environment=environment))
     assert (result.outcome, result.reason) == (Outcome.DROP, RejectReason.REWARD_MISMATCH)
+
+
+@pytest.mark.parametrize(
+    ("claim", "outcome"), [(0.0, Outcome.ACCEPT), (1.0, Outcome.ACCEPT), (0.5, Outcome.DROP)]
+)  # fmt: skip
+def test_at_a_time_limits_border_both_sides_pass_and_no_claim_is_slashed(
+    world: World, honest: list[Rollout], claim: float, outcome: Outcome
+) -> None:
+    class AtTheBorder(type(world.environment)):  # type: ignore[misc]
+        def _judge(self, problem: Problem, answer: str | None) -> Judgement:
+            return Judgement(0.0, other=1.0, certain=False)
+
+    environment = object.__new__(AtTheBorder)
+    environment.__dict__.update(world.environment.__dict__)
+    rollouts = [replace(rollout, task_reward=claim) for rollout in honest]
+    assert rewards.check(world.case(rollouts, environment=environment)).outcome == outcome

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.environments import packages
 from protocol.environments.base import Problem
 from protocol.environments.reasoning_gym import RUNS_ANSWERS, ReasoningGym, load
 from protocol.errors import ConfigError, UsageError
@@ -204,6 +205,17 @@ def test_the_tokenizer_and_its_stop_ids_are_in_the_hash(make_environment: MakeEn
     vocabulary = load(config, Tokenizer(larger, [EOS_ID], None, 0))
     assert same.environment_hash == make_environment().environment_hash
     assert len({same.environment_hash, stops.environment_hash, vocabulary.environment_hash}) == 3
+
+
+def test_another_version_of_what_scores_is_another_hash(
+    make_environment: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = make_environment()
+    assert here.identity()["requirements"].keys() >= {"sympy", "zss", "magiccube"}
+    hash_here = here.environment_hash
+    real = packages.version
+    monkeypatch.setattr(packages, "version", lambda name: "9" if name == "sympy" else real(name))
+    assert make_environment().environment_hash != hash_here
 
 
 @pytest.mark.parametrize(
