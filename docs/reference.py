@@ -121,6 +121,7 @@ SIGNERS = {
     "VerdictCommitment": ("the validator", "Ledger"),
     "Batch": ("the coordinator", "Ledger"),
     "WeightsRelease": ("the trainer", "Ledger"),
+    "ShardListing": ("the trainer", "Ledger"),
     "EarningsAttestation": ("the validator", "Ledger"),
     "EpochAttestation": ("the validator", "Ledger"),
     "HttpRequest": ("whoever asks", "Ledger"),

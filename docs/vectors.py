@@ -30,6 +30,7 @@ from protocol.randomness import SeedStream, task_seed
 from protocol.rollouts import FileHeader, Rollout, content_hash
 from protocol.rules import AuditRules, EnvironmentRules, FlipTest, Limit, Rules, SamplingRules, Thresholds
 from protocol.sampling import draw_tokens, gumbel_noise, margins, noise_keys, uniforms
+from protocol.shardcast.listing import Listing
 from protocol.shardcast.manifest import Manifest, Shard
 from protocol.shardcast.patches import diff
 from protocol.signing import Signer, SigningDomain, TypedMessage
@@ -83,6 +84,7 @@ def vectors() -> str:
         "commitment": _commitment(),
         "earnings": _earnings(),
         "groups_root": _groups_root(),
+        "listing": _listing().model_dump(mode="json"),
         "manifest": {"document": _manifest().model_dump(mode="json"), "manifest_hash": _manifest().manifest_hash},
         "patch": _patch(),
     }
@@ -175,6 +177,7 @@ def _messages() -> list[TypedMessage]:
         VerdictCommitment(pool_id=1, epoch=9, seat=4, part=0, root=_commitment()["root"]),
         Batch(pool_id=1, number=0, step=3, groups_root=_groups_root()["root"]),
         WeightsRelease(pool_id=1, policy_version=2, manifest_hash=_manifest().manifest_hash),
+        _listing().signed.message,
         EarningsAttestation(pool_id=1, epoch=9, root=_earnings()["root"], total_wei=_earnings()["total"], seat=4),
         EpochAttestation(pool_id=1, epoch=9, size=5, root=_digest(9), seat=4),
         _request(),
@@ -446,6 +449,11 @@ def _earnings() -> dict[str, Any]:
 def _groups_root() -> dict[str, Any]:
     rows = [(_digest(1), 0), (_digest(1), 3), (_digest(2), 1)]
     return {"groups": rows, "root": StandardTree(("bytes32", "uint32"), rows).root}
+
+
+def _listing() -> Listing:
+    shards = dict(enumerate(_manifest().shards[:1]))
+    return Listing.by(lambda message: SIGNER.sign(message, DOMAIN), 1, 2, shards)
 
 
 def _manifest() -> Manifest:

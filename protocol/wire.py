@@ -8,6 +8,7 @@
     verifier ───── Verdict ───────────▶ coordinator     revealed afterwards, settles the submission
     coordinator ── Batch ─────────────▶ trainer         accepted groups, leased and acknowledged
     trainer ────── WeightsRelease ────▶ workers         a policy version and its manifest
+    trainer ────── ShardListing ──────▶ relays          its finished shards, while later ones are written
     verifier ───── EarningsAttestation▶ chain           a seat recomputed the earnings root
     verifier ───── EpochAttestation ──▶ chain           a seat holds this log, whose coordinator is silent
 
@@ -171,6 +172,21 @@ class WeightsRelease(TypedMessage):
     pool_id: UInt64
     policy_version: UInt64
     manifest_hash: Hash32
+
+
+class ShardListing(TypedMessage):
+    """The trainer says which shards of a policy version are finished while later ones are still being written.
+
+    `shards_hash` is the canonical hash of `{number: shard}` with all of them, as the listing has it.
+    """
+
+    solidity_type: ClassVar[str] = (
+        "ShardListing(uint64 poolId,uint64 policyVersion,uint64 numShards,bytes32 shardsHash)"
+    )
+    pool_id: UInt64
+    policy_version: UInt64
+    num_shards: UInt64
+    shards_hash: Hash32
 
 
 class EarningsAttestation(TypedMessage):

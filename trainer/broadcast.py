@@ -51,7 +51,13 @@ class Broadcaster:
 
     def broadcast(self, checkpoint: Checkpoint) -> WeightsRelease:
         """Publish; repeating it changes nothing. Raises ProofpoolError if the chain has another manifest."""
-        manifest = publish(checkpoint.model_folder, self.origin, self.pool_id, checkpoint.policy_version)
+        manifest = publish(
+            checkpoint.model_folder,
+            self.origin,
+            self.pool_id,
+            checkpoint.policy_version,
+            sign=lambda message: self.signer.sign(message, self.domain),
+        )
         release = WeightsRelease(
             pool_id=self.pool_id, policy_version=checkpoint.policy_version, manifest_hash=manifest.manifest_hash
         )

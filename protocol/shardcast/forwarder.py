@@ -1,11 +1,11 @@
 """The forwarder: what makes a folder a relay's. It pulls what upstreams have; each shard is served once it is checked.
 
     coordinator ─ newest release, signed by the trainer ─▶ manifest with that hash ─▶ shards of it
-    upstream's listing of the version after that ─▶ its shards, ahead of the release; those of no manifest are removed
+    upstream's listing of the version after that, signed by the trainer ─▶ its shards, ahead of the release
 
 In: upstreams (the origin, or other relays; none is trusted), and releases. Out: `DIR/versions/N`, as an origin writes
-it, but that the manifest comes first: clients ask for shards while they arrive. A restart hashes what is there and
-fetches what is missing.
+it, but that manifest or listing come first: clients ask for shards while they arrive. A restart hashes what is there
+and fetches what is missing.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ from typing import Protocol
 import httpx
 
 from protocol.clock import Clock
-from protocol.errors import ProofpoolError, ShardCorrupt
+from protocol.errors import ProofpoolError, ShardCorrupt, SignatureInvalid, VerificationFailed
 from protocol.files import write_atomically
 from protocol.shardcast.document import ask_relays, read_document
 from protocol.shardcast.listing import LISTING_FILE, Listing, read_listing
 from protocol.shardcast.manifest import MAX_MANIFEST_BYTES, Manifest, read_manifest, version_path
 from protocol.shardcast.origin import keep_newest
-from protocol.shardcast.relays import Relays
+from protocol.shardcast.relays import Relay, Relays
 from protocol.shardcast.shard_folder import ShardFolder
 from protocol.shardcast.work import ShardWork
 from protocol.telemetry import get_logger
-from protocol.wire import WeightsRelease
+from protocol.wire import ShardListing, Signed, WeightsRelease
 
 WAIT_SECONDS = 60.0
 """Without progress, for shards that upstreams haven't got yet."""
-AHEAD_TIMES = 1.25
-"""A listing may promise this many times the largest version so far: nobody signed it, and disks are finite."""
 POLL_SECONDS = 1.0
 
 
@@ -42,6 +40,10 @@ class Releases(Protocol):
 
     def newest(self) -> WeightsRelease | None:
         """The newest release, its signature checked; None before the first. Raises ProofpoolError."""
+        ...
+
+    def check(self, listing: Signed[ShardListing]) -> ShardListing:
+        """The listing, if the pool's trainer signed it. Raises SignatureInvalid, VerificationFailed."""
         ...
 
 
@@ -64,8 +66,9 @@ class Forwarder:
         self.trouble = ""
         """What stood in the way of the last look; empty where nothing did."""
         self._releases, self._http, self._num_kept, self._clock = releases, http, num_kept, clock
-        self._largest = 0
         self._latest: ShardFolder | None = None
+        self._listed: Listing | None = None
+        """The trainer's newest word on a version that isn't released yet."""
 
     def run(self, stop: threading.Event) -> None:
         """Look for what is new until `stop` is set. What stands in the way is logged, and tried again."""
@@ -78,9 +81,7 @@ class Forwarder:
         if release is not None and release.policy_version != self.policy_version:
             self._pull(release)
             return True
-        if release is None or self._largest == 0:
-            return False
-        return self._pull_ahead(release.policy_version + 1)
+        return self._pull_ahead(0 if release is None else release.policy_version + 1)
 
     def _looked(self) -> bool:
         try:
@@ -101,9 +102,8 @@ class Forwarder:
         with self._sink(release.policy_version) as sink:
             work = ShardWork(release.policy_version, shards, sink, self._http, self.relays, self._clock)
             work.run(wait_seconds=WAIT_SECONDS)
-        sink.clear_but(shards)
+        sink.complete(shards, self._clock.now())
         self.policy_version = release.policy_version
-        self._largest = max(self._largest, manifest.num_bytes)
         get_logger().info("shardcast.pulled", policy_version=release.policy_version, num_bytes=manifest.num_bytes)
         keep_newest(self.root, self._num_kept)
 
@@ -131,7 +131,7 @@ class Forwarder:
     def _pull_ahead(self, policy_version: int) -> bool:
         """Shards of a version that isn't released yet; whether any were new."""
         listing = self._listing(policy_version)
-        if listing is None or listing.num_bytes > AHEAD_TIMES * self._largest:
+        if listing is None:
             return False
         with self._sink(policy_version) as sink:
             missing = {number: one for number, one in listing.shards.items() if sink.here.get(number) != one}
@@ -146,11 +146,25 @@ class Forwarder:
         return self._latest
 
     def _listing(self, policy_version: int) -> Listing | None:
-        """Of the first upstream that has one; most of the time none has."""
+        """The trainer's newest word, of the first upstream that has a newer one; handed on before what it lists."""
+        if self._listed is not None and self._listed.policy_version != policy_version:
+            self._listed = None
         for relay in self.relays.all:
-            try:
-                url = f"{relay.url}/{version_path(policy_version)}/{LISTING_FILE}"
-                return read_listing(read_document(self._http, url, MAX_MANIFEST_BYTES, self._clock), policy_version)
-            except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt):
-                continue
-        return None
+            listing = self._ask_for_listing(relay, policy_version)
+            if listing is not None and (self._listed is None or listing.goes_on_from(self._listed)):
+                listing.write(self.root / version_path(policy_version))
+                self._listed = listing
+                break
+        return self._listed
+
+    def _ask_for_listing(self, relay: Relay, policy_version: int) -> Listing | None:
+        """None where there is none, which is so most of the time, or none that the trainer signed."""
+        url = f"{relay.url}/{version_path(policy_version)}/{LISTING_FILE}"
+        try:
+            data = read_document(self._http, url, MAX_MANIFEST_BYTES, self._clock)
+            return read_listing(data, policy_version, self._releases.check)
+        except (httpx.HTTPError, httpx.InvalidURL):
+            return None
+        except (ShardCorrupt, SignatureInvalid, VerificationFailed) as error:
+            get_logger().warning("shardcast.unsigned", url=url, why=str(error))
+            return None

@@ -1,7 +1,7 @@
 """The origin: cuts a checkpoint folder into shards and publishes them, data first and manifest last.
 
-In: a folder with the files of a policy version. Out: `ROOT/versions/N/shards/I`, after each of them the listing of
-those there are (`shards.json`), and in its place at the end `ROOT/versions/N/manifest.json`; all by rename, so no
+In: a folder with the files of a policy version. Out: `ROOT/versions/N/shards/I`, after each of them the signed listing
+of those there are (`shards.json`), and in its place at the end `ROOT/versions/N/manifest.json`; all by rename, so no
 reader sees half a file, and relays pull while later shards are written. Memory: one shard.
 """
 
@@ -17,17 +17,23 @@ from pydantic import ValidationError
 from protocol.canonical import hex0x
 from protocol.errors import ProofpoolError
 from protocol.files import write_atomically
-from protocol.shardcast.listing import LISTING_FILE, Listing
+from protocol.shardcast.listing import LISTING_FILE, Listing, Sign
 from protocol.shardcast.manifest import Manifest, Shard, read_manifest, version_path
 
 SHARD_BYTES = 64 << 20
 
 
 def publish(
-    checkpoint: Path, root: Path, pool_id: int, policy_version: int, shard_bytes: int = SHARD_BYTES
+    checkpoint: Path,
+    root: Path,
+    pool_id: int,
+    policy_version: int,
+    shard_bytes: int = SHARD_BYTES,
+    sign: Sign | None = None,
 ) -> Manifest:
     """Publish `checkpoint` as `policy_version`; repeating it with the same content changes nothing.
 
+    `sign` is the trainer's; without it there is no listing, and relays wait for the manifest.
     Raises ProofpoolError if another content is already published under this version.
     """
     folder = root / version_path(policy_version)
@@ -35,8 +41,8 @@ def publish(
     for shard, data in cut(checkpoint, shard_bytes):
         _place(folder / "shards" / str(len(shards)), data)
         shards.append(shard)
-        if not (folder / "manifest.json").exists():
-            Listing(policy_version=policy_version, shards=dict(enumerate(shards))).write(folder)
+        if sign is not None and not (folder / "manifest.json").exists():
+            Listing.by(sign, pool_id, policy_version, dict(enumerate(shards))).write(folder)
     manifest = Manifest(pool_id=pool_id, policy_version=policy_version, shards=tuple(shards))
     _place(folder / "manifest.json", manifest.to_bytes())
     (folder / LISTING_FILE).unlink(missing_ok=True)

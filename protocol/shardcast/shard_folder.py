@@ -1,6 +1,6 @@
 """A relay's shards of one version: plain files, each there whole and checked, or not at all.
 
-In: pieces of shards from many threads. Out: `FOLDER/shards/I`, put there by rename, and the listing, written after it.
+In: pieces of shards from many threads. Out: `FOLDER/shards/I`, put there by rename, and the holding, written after it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from blake3 import blake3
 
 from protocol.canonical import hex0x
 from protocol.shardcast.folder import HASH_BYTES
-from protocol.shardcast.listing import LISTING_FILE, Listing
+from protocol.shardcast.holding import Holding
+from protocol.shardcast.listing import LISTING_FILE
 from protocol.shardcast.manifest import Shard
 
 
@@ -55,7 +56,7 @@ class ShardFolder:
             number = self._numbers[shard]
             self._part_path(number).replace(self._path(number))
             self.here[number] = shard
-            self._list()
+            self._say()
 
     def found(self, shards: Mapping[int, Shard]) -> set[int]:
         """The numbers of those that are here already, hashed once more; files with other bytes are removed."""
@@ -69,17 +70,26 @@ class ShardFolder:
             else:
                 self.here.pop(number, None)
                 path.unlink()
+        with self._lock:
+            self._say()
         return {number for number, shard in shards.items() if self.here.get(number) == shard}
 
-    def clear_but(self, shards: Mapping[int, Shard]) -> None:
-        """Remove what isn't among these: of an earlier process, or of a listing that came to nothing."""
+    def complete(self, shards: Mapping[int, Shard], now: float) -> None:
+        """All of these are here, which is said; remove what isn't among them, of an earlier process or a listing."""
         for path in (self._folder / "shards").iterdir():
             if not path.name.isdigit() or int(path.name) not in shards:
                 path.unlink()
         (self._folder / LISTING_FILE).unlink(missing_ok=True)
+        with self._lock:
+            self.here = dict(shards)
+            self._say(now)
 
-    def _list(self) -> None:
-        Listing(policy_version=self.policy_version, shards=dict(sorted(self.here.items()))).write(self._folder)
+    def _say(self, completed_time: float | None = None) -> None:
+        """Under the lock."""
+        holding = Holding(
+            policy_version=self.policy_version, shards=tuple(sorted(self.here)), completed_time=completed_time
+        )
+        holding.write(self._folder)
 
     def _part(self, shard: Shard) -> int:
         with self._lock:

@@ -14,30 +14,40 @@ import pytest
 
 from protocol.api import PoolInfo
 from protocol.clock import SteadyClock
-from protocol.errors import ProofpoolError, ShardCorrupt, SignatureInvalid, Unreachable, VerificationFailed
+from protocol.errors import NotFound, ShardCorrupt, SignatureInvalid, Unreachable, VerificationFailed
 from protocol.metrics import exposition
 from protocol.shardcast.client import fetch
 from protocol.shardcast.file_server import FileServer
-from protocol.shardcast.forwarder import AHEAD_TIMES, Forwarder
+from protocol.shardcast.forwarder import Forwarder
+from protocol.shardcast.holding import HOLDING_FILE, Holding, read_holding
 from protocol.shardcast.line import weights_client
 from protocol.shardcast.listing import LISTING_FILE, Listing, read_listing
 from protocol.shardcast.manifest import Manifest
+from protocol.shardcast.origin import publish
 from protocol.shardcast.relay import RelayMetrics, health_of, run_relay
 from protocol.shardcast.releases import CoordinatorReleases
-from protocol.signing import Signer, SigningDomain
-from protocol.wire import Signed, WeightsRelease
+from protocol.signing import Signer, SigningDomain, TypedMessage
+from protocol.wire import ShardListing, Signed, WeightsRelease
 from tests.unit.protocol.shardcast.relay_world import files_of, published, relay, release_of, send
 
 LOOPBACK = ("127.0.0.1", 0)
 
 
+DOMAIN = SigningDomain(31337, "0x" + "aa" * 20, "0x" + "bb" * 32)
+TRAINER = Signer(b"\x66" * 32)
+SOMEBODY = Signer(b"\x42" * 32)
+
+
 class Announced:
-    """What the coordinator would say."""
+    """What the coordinator would say, and whose listings are believed."""
 
     release: WeightsRelease | None = None
 
     def newest(self) -> WeightsRelease | None:
         return self.release
+
+    def check(self, listing: Signed[ShardListing]) -> ShardListing:
+        return listing.check(TRAINER.address, DOMAIN)
 
 
 @pytest.fixture
@@ -55,12 +65,22 @@ def forwarder(root: Path, urls: list[str], announced: Announced, http: httpx.Cli
     return Forwarder(root, urls, announced, http, num_kept, SteadyClock())
 
 
+def holding_in(root: Path, version: int) -> Holding:
+    return read_holding((root / "versions" / str(version) / HOLDING_FILE).read_bytes(), version)
+
+
 def shards_in(root: Path, version: int) -> dict[str, bytes]:
     folder = root / "versions" / str(version) / "shards"
     return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
 
 
-def cut_off(tmp_path: Path, manifest: Manifest, num_shards: int) -> None:
+def listing_of(manifest: Manifest, num_shards: int, signer: Signer = TRAINER, version: int | None = None) -> Listing:
+    shards = dict(enumerate(manifest.shards[:num_shards]))
+    version = manifest.policy_version if version is None else version
+    return Listing.by(lambda message: signer.sign(message, DOMAIN), manifest.pool_id, version, shards)
+
+
+def cut_off(tmp_path: Path, manifest: Manifest, num_shards: int, signer: Signer = TRAINER) -> None:
     """The origin as it was when so many shards of a version were written; the rest is moved to `late`."""
     folder = tmp_path / "origin" / "versions" / str(manifest.policy_version)
     late = tmp_path / "late"
@@ -68,8 +88,7 @@ def cut_off(tmp_path: Path, manifest: Manifest, num_shards: int) -> None:
     for number in range(num_shards, len(manifest.shards)):
         (folder / "shards" / str(number)).rename(late / "shards" / str(number))
     (folder / "manifest.json").rename(late / "manifest.json")
-    shards = dict(enumerate(manifest.shards[:num_shards]))
-    Listing(policy_version=manifest.policy_version, shards=shards).write(folder)
+    listing_of(manifest, num_shards, signer).write(folder)
 
 
 def go_on(tmp_path: Path, manifest: Manifest) -> None:
@@ -95,8 +114,9 @@ def test_shards_are_pulled_while_later_ones_are_written(
         assert pulling.look() and not pulling.look(), "what is there, and then there is nothing new"
         assert sorted(map(int, origin.shards)) == list(range(7))
         assert shards_in(root, 1) == shards_in(tmp_path / "origin", 1)
-        forwarded = read_listing((root / "versions/1" / LISTING_FILE).read_bytes(), 1)
-        assert forwarded.shards == dict(enumerate(second.shards[:7])), "a relay of this one pulls them as well"
+        handed_on = read_listing((root / "versions/1" / LISTING_FILE).read_bytes(), 1, announced.check)
+        assert handed_on.shards == dict(enumerate(second.shards[:7])), "a relay of this one pulls them as well"
+        assert holding_in(root, 1).shards == tuple(range(7)) and holding_in(root, 1).completed_time is None
         go_on(tmp_path, second)
         announced.release = release_of(second)
         origin.requests.clear()
@@ -104,6 +124,80 @@ def test_shards_are_pulled_while_later_ones_are_written(
     assert sorted(map(int, origin.shards)) == list(range(7, len(second.shards)))
     assert shards_in(root, 1) == shards_in(tmp_path / "origin", 1)
     assert not (root / "versions/1" / LISTING_FILE).exists()
+    assert holding_in(root, 1).shards == tuple(range(len(second.shards))) and holding_in(root, 1).completed_time
+
+
+def test_the_first_version_is_pulled_before_it_is_released(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    cut_off(tmp_path, published(tmp_path), 3)
+    with relay(tmp_path / "origin") as origin:
+        forwarder(tmp_path / "relay", [origin.url], announced, http).look()
+    assert len(shards_in(tmp_path / "relay", 0)) == 3
+
+
+def test_a_listing_that_the_trainer_did_not_sign_is_not_believed(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    first, second = published(tmp_path), published(tmp_path, version=1)
+    cut_off(tmp_path, second, 5, SOMEBODY)
+    file = tmp_path / "origin/versions/1" / LISTING_FILE
+    announced.release = release_of(first)
+    root = tmp_path / "relay"
+    with relay(tmp_path / "origin") as origin:
+        pulling = forwarder(root, [origin.url], announced, http)
+        assert pulling.look() and not pulling.look()
+        other = listing_of(second, 5).model_dump() | {"shards": listing_of(second, 6).shards}
+        file.write_text(Listing.model_validate(other).model_dump_json())
+        assert not pulling.look(), "another's shards under the trainer's signature"
+        file.write_text('{"schema_version":2,"pool_id":1,"policy_version":1,"shards":{}}')
+        assert not pulling.look(), "no signature"
+        file.write_bytes(listing_of(first, 5).model_dump_json().encode())
+        assert not pulling.look(), "the listing of an earlier version"
+        assert shards_in(root, 1) == {} and not (root / "versions/1" / LISTING_FILE).exists()
+        listing_of(second, 5).write(file.parent)
+        assert pulling.look()
+    assert len(shards_in(root, 1)) == 5
+
+
+def test_an_earlier_listing_that_is_replayed_changes_nothing(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    first, second = published(tmp_path), published(tmp_path, version=1)
+    cut_off(tmp_path, second, 7)
+    announced.release = release_of(first)
+    root = tmp_path / "relay"
+    with relay(tmp_path / "origin") as origin:
+        pulling = forwarder(root, [origin.url], announced, http)
+        assert pulling.look() and pulling.look()
+        listing_of(second, 3).write(tmp_path / "origin/versions/1")
+        assert not pulling.look()
+        handed_on = read_listing((root / "versions/1" / LISTING_FILE).read_bytes(), 1, announced.check)
+    assert len(handed_on.shards) == 7 and len(shards_in(root, 1)) == 7
+
+
+def test_a_listing_goes_on_from_one_that_it_has_all_of(tmp_path: Path) -> None:
+    manifest = published(tmp_path)
+    seven, eight = listing_of(manifest, 7), listing_of(manifest, 8)
+    assert eight.goes_on_from(seven) and not seven.goes_on_from(eight) and not seven.goes_on_from(seven)
+    others = {number: shard for number, shard in eight.shards.items() if number != 3} | {9: manifest.shards[9]}
+    assert not eight.model_copy(update={"shards": others}).goes_on_from(seven)
+
+
+def test_the_origin_lists_shards_while_it_writes_where_somebody_signs(tmp_path: Path) -> None:
+    published(tmp_path)
+    seen: list[ShardListing] = []
+
+    def sign(message: TypedMessage) -> str:
+        if isinstance(message, ShardListing):
+            seen.append(message)
+        return TRAINER.sign(message, DOMAIN)
+
+    root = tmp_path / "signed"
+    manifest = publish(tmp_path / "checkpoint", root, 1, 0, 1000, sign)
+    assert [one.num_shards for one in seen] == list(range(1, len(manifest.shards) + 1))
+    assert seen[-1] == listing_of(manifest, len(manifest.shards)).signed.message
+    assert not (root / "versions/0" / LISTING_FILE).exists(), "the manifest is in its place"
 
 
 def test_what_was_pulled_ahead_and_is_in_no_manifest_is_removed(
@@ -125,19 +219,6 @@ def test_what_was_pulled_ahead_and_is_in_no_manifest_is_removed(
         announced.release = release_of(second)
         pulling.look()
     assert shards_in(root, 1) == shards_in(tmp_path / "origin", 1)
-
-
-def test_a_listing_that_promises_too_much_is_left_alone(
-    tmp_path: Path, announced: Announced, http: httpx.Client
-) -> None:
-    first = published(tmp_path)
-    large = published(tmp_path, num_bytes=int(first.num_bytes * AHEAD_TIMES) + 100, version=1)
-    cut_off(tmp_path, large, len(large.shards))
-    announced.release = release_of(first)
-    with relay(tmp_path / "origin") as origin:
-        pulling = forwarder(tmp_path / "relay", [origin.url], announced, http)
-        assert pulling.look() and not pulling.look()
-    assert shards_in(tmp_path / "relay", 1) == {}
 
 
 def test_a_manifest_that_the_trainer_did_not_sign_is_not_handed_on(
@@ -268,16 +349,18 @@ def test_what_stands_in_the_way_is_in_the_health_and_what_was_done_in_the_metric
 
 
 class Coordinator:
-    """Whatever a coordinator says of a pool and its newest release."""
+    """Whatever a coordinator says of a pool and its newest release, once that is announced."""
 
-    def __init__(self, pool: Any, release: Signed[WeightsRelease]) -> None:
-        self._pool, self._release = pool, release
+    def __init__(self, pool: Any, release: Signed[WeightsRelease], announced: int = 0) -> None:
+        self._pool, self._release, self._announced = pool, release, announced
 
     def pool(self) -> PoolInfo:
         found: PoolInfo = self._pool
         return found
 
     def weights(self, policy_version: int) -> Any:
+        if policy_version > self._announced:
+            raise NotFound("this policy version isn't announced yet", "", "")
         return type("View", (), {"release": self._release})()
 
 
@@ -300,11 +383,46 @@ def test_a_release_is_the_trainers_or_none(tmp_path: Path, domain: SigningDomain
     turned: Any = Coordinator(_pool(domain, other.address), Signed[WeightsRelease].by(other, release, domain))
     with pytest.raises(SignatureInvalid):
         CoordinatorReleases(turned, trainer.address).newest()
+    served_for_another: Any = Coordinator(_pool(domain, trainer.address), signed, announced=3)
     with pytest.raises(VerificationFailed, match="another release"):
-        CoordinatorReleases(coordinator).of(3)
+        CoordinatorReleases(served_for_another).of(3)
 
 
-@pytest.mark.parametrize("data", [b"{}", b"[" * 10_000, b'{"policy_version": 2, "shards": {}}'])
-def test_what_is_no_listing_of_the_version_is_refused(data: bytes) -> None:
-    with pytest.raises(ProofpoolError, match="listing"):
-        read_listing(data, 1)
+def test_a_release_counts_as_soon_as_it_is_announced(tmp_path: Path, domain: SigningDomain, make_signer: Any) -> None:
+    trainer: Signer = make_signer(102)
+    release = release_of(published(tmp_path))
+    signed = Signed[WeightsRelease].by(trainer, release, domain)
+    pool = _pool(domain, trainer.address)
+    pool.policy_version = None
+    unsealed: Any = Coordinator(pool, signed)
+    assert CoordinatorReleases(unsealed).newest() == release
+    before: Any = Coordinator(pool, signed, announced=-1)
+    assert CoordinatorReleases(before).newest() is None
+
+
+def test_a_listing_is_the_trainers_and_of_the_pool_or_none(
+    tmp_path: Path, domain: SigningDomain, make_signer: Any
+) -> None:
+    trainer: Signer = make_signer(102)
+    manifest = published(tmp_path)
+    coordinator: Any = Coordinator(
+        _pool(domain, trainer.address), Signed[WeightsRelease].by(trainer, release_of(manifest), domain)
+    )
+    releases, shards = CoordinatorReleases(coordinator), {0: manifest.shards[0]}
+
+    def by(signer: Signer, pool_id: int) -> Signed[ShardListing]:
+        return Listing.by(lambda message: signer.sign(message, domain), pool_id, 1, shards).signed
+
+    assert releases.check(by(trainer, 1)).num_shards == 1
+    with pytest.raises(SignatureInvalid):
+        releases.check(by(make_signer(66), 1))
+    with pytest.raises(VerificationFailed, match="another pool"):
+        releases.check(by(trainer, 2))
+
+
+@pytest.mark.parametrize("data", [b"{}", b"[" * 10_000, b'{"policy_version": 2, "shards": []}'])
+def test_what_is_no_listing_or_holding_of_the_version_is_refused(data: bytes, announced: Announced) -> None:
+    with pytest.raises(ShardCorrupt, match="listing"):
+        read_listing(data, 1, announced.check)
+    with pytest.raises(ShardCorrupt, match="holding"):
+        read_holding(data, 1)
