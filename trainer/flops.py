@@ -12,13 +12,9 @@ learning and the device's peak: PaLM (arXiv:2204.02311), appendix B.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterable
-
-import torch
+from collections.abc import Iterable
 
 from protocol.packing import NOTHING, Packing
-from protocol.products import product
 from protocol.weights import ModelConfig
 from trainer.bins import Bin, pack
 from trainer.learner import RecipeConfig
@@ -27,10 +23,6 @@ from trainer.samples import TrainingBatch, split_groups
 
 LEARNT, LEARNT_FROZEN = 3, 2
 """Forward passes that one forward and backward costs as much as, through trained weights and through frozen ones."""
-LEAST_SECONDS = 0.02
-"""A product that is quicker than this is too short to be timed."""
-LARGEST_PRODUCT = 16_384
-NUM_PRODUCTS = 5
 
 
 def step_flops(config: ModelConfig, recipe: RecipeConfig, batch: TrainingBatch) -> float:
@@ -92,27 +84,3 @@ def attending_pairs(packing: Packing) -> int:
     return sum(
         length * before + length * (length + 1) // 2 for length, before in zip(packing.lengths, continued, strict=True)
     )
-
-
-def measured_peak(device: torch.device, dtype: torch.dtype, seconds: Callable[[], float] = time.perf_counter) -> float:
-    """Floating-point operations a second of the quickest of some square products, on as many threads as torch has."""
-    size = 256
-    while True:
-        matrix = torch.ones(size, size, device=device, dtype=dtype)
-        took = min(_product_seconds(matrix, seconds) for _ in range(NUM_PRODUCTS))
-        if took >= LEAST_SECONDS or size >= LARGEST_PRODUCT:
-            return 2.0 * size**3 / max(took, 1e-9)
-        size *= 2
-
-
-def _product_seconds(matrix: torch.Tensor, seconds: Callable[[], float]) -> float:
-    _wait_for(matrix.device)
-    started = seconds()
-    product(matrix, matrix)
-    _wait_for(matrix.device)
-    return seconds() - started
-
-
-def _wait_for(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

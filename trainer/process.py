@@ -39,12 +39,13 @@ from trainer.broadcast import Broadcaster
 from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
 from trainer.crew import Crew
-from trainer.flops import measured_peak, step_flops
+from trainer.flops import step_flops
 from trainer.held_back import Evaluations
 from trainer.learner import Learner
 from trainer.loop import Trainer
 from trainer.metrics import TrainerMetrics, health_of
 from trainer.metrics_file import FILE_NAME, MetricsFile
+from trainer.peak import Peak, measured_peak
 from trainer.policy import COMPUTE_DTYPES, Policy
 from trainer.ranks import ALONE, Ranks, parting, start_ranks
 from trainer.reporting import Reporting
@@ -118,14 +119,14 @@ def build_crew(config: TrainerConfig, ranks: Ranks) -> Crew:
 def build_reporting(config: TrainerConfig, crew: Crew, clock: Clock) -> Reporting:
     """Lines of the run's folder, and the tracker that is configured."""
     model, recipe, scale, ranks = crew.learner.model.config, crew.learner.recipe, config.scale, crew.learner.ranks
-    peak = scale.peak_flops or measured_peak(ranks.device, COMPUTE_DTYPES[scale.compute_dtype])
+    rank_peak = scale.peak_flops or measured_peak(ranks.device, COMPUTE_DTYPES[scale.compute_dtype])
     return Reporting(
         MetricsFile(config.data_dir / FILE_NAME),
         clock,
         Stopwatch(SteadyClock()),
         make_tracker(config.tracker, config.data_dir, config.tracker_project, config.tracker_run),
         partial(step_flops, model, recipe),
-        peak * ranks.size,
+        Peak(rank_peak * ranks.size, is_given=scale.peak_flops is not None),
     )
 
 

@@ -17,6 +17,7 @@ from protocol.telemetry import get_logger
 from trainer.evaluation import PassRates
 from trainer.figures import StepFigures
 from trainer.metrics_file import GROUPS_BY_USE, LEFT_UNUSED, Line, MetricsFile
+from trainer.peak import Peak
 from trainer.run_status import status_of
 from trainer.samples import TrainingBatch
 from trainer.stopwatch import Stopwatch, bottleneck
@@ -24,7 +25,7 @@ from trainer.trackers import NO_TRACKER, Tracker
 
 
 class Reporting:
-    """One run's lines. `flops_of` gives a batch's FLOPs, `peak_flops` those that all devices can do in a second."""
+    """One run's lines. `flops_of` gives a batch's FLOPs, `peak` what all devices can do in a second."""
 
     def __init__(
         self,
@@ -33,14 +34,14 @@ class Reporting:
         stopwatch: Stopwatch,
         tracker: Tracker = NO_TRACKER,
         flops_of: Callable[[TrainingBatch], float] | None = None,
-        peak_flops: float | None = None,
+        peak: Peak | None = None,
     ) -> None:
         self.metrics = metrics
         self.clock = clock
         self.stopwatch = stopwatch
         self.tracker = tracker
         self.flops_of = flops_of
-        self.peak_flops = peak_flops
+        self.peak = peak
         self._lock = threading.Lock()
         self.num_steps = self.num_tokens = 0
         self.num_rollouts_by_lag: Counter[str] = Counter()
@@ -114,11 +115,11 @@ class Reporting:
         if seconds <= 0:
             return {"tokens_per_second": None, "flops_per_second": None, "mfu": None}
         flops_per_second = None if flops is None else flops / seconds
-        is_known = flops_per_second is not None and self.peak_flops
         return {
             "tokens_per_second": figures.num_tokens / seconds,
             "flops_per_second": flops_per_second,
-            "mfu": flops_per_second / self.peak_flops if is_known and flops_per_second and self.peak_flops else None,
+            "mfu": None if flops_per_second is None or self.peak is None else self.peak.share(flops_per_second),
+            "peak_flops": None if self.peak is None else self.peak.flops,
         }
 
     def _unused(self, groups_by_use: Callable[[], dict[str, int]]) -> Line:

@@ -18,6 +18,7 @@ from trainer.evaluation import PassRates
 from trainer.learner import Learner
 from trainer.metrics import METRICS, ROLE, TrainerMetrics, health_of
 from trainer.metrics_file import MetricsFile
+from trainer.peak import Peak
 from trainer.process import serving
 from trainer.reporting import Reporting
 from trainer.samples import TrainingBatch
@@ -37,7 +38,7 @@ def make_reporting(tmp_path: Path, clock: SetClock) -> Callable[[], Reporting]:
 
     def make() -> Reporting:
         metrics = MetricsFile(tmp_path / "metrics.jsonl")
-        return Reporting(metrics, clock, Stopwatch(clock), flops_of=lambda _: 1e6, peak_flops=2e6)
+        return Reporting(metrics, clock, Stopwatch(clock), flops_of=lambda _: 1e6, peak=Peak(2e6))
 
     return make
 
