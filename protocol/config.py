@@ -1,22 +1,24 @@
 """Configuration of a process: defaults < TOML < environment < flags; unknown keys are errors.
 
-In: a pydantic model class, a TOML file, `PROOFPOOL_<ROLE>_<FIELD>` variables, flags. Out: the frozen
-model, and `config.json` in the run folder. Secrets stay in keystores and never come in here.
+In: a pydantic model class, a TOML file, `PROOFPOOL_<ROLE>_<FIELD>` variables (`…_<TABLE>__<FIELD>` in a table), flags.
+Out: the frozen model, and `config.json` in the run folder. Secrets stay in keystores and never come in here.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from protocol.address import small
 from protocol.errors import ConfigError, UsageError
 from protocol.files import write_atomically
+from protocol.setting_names import from_environment, key_of, merged, names_of, table_at, variable_of
 from protocol.wire import Address as WireAddress
 
 
@@ -52,30 +54,39 @@ def load_config(
     values: dict[str, Any] = {}
     if file is not None:
         values |= _from_toml(file)
-    values |= _from_environment(shape, role, environment)
+    values = merged(values, from_environment(shape, role, environment))
     values |= {key: value for key, value in (flags or {}).items() if value is not None}
     try:
         return shape.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "missing":
-            raise ConfigError(
-                f"the {role}'s configuration lacks `{key}`",
-                f"it isn't in {file}" if file else "no --config was given",
-                f"set it in {file or 'a TOML file and name that with --config'}; {page} has all settings",
-            ) from error
-        if first["type"] == "extra_forbidden":
-            raise ConfigError(
-                f"the {role}'s configuration has no setting `{key}`",
-                f"{file or 'a flag'}: {key} = {first['input']!r}",
-                f"take it out; {page} has all settings: {', '.join(shape.model_fields)}",
-            ) from error
-        raise ConfigError(
-            f"the {role}'s configuration is wrong at `{key}`",
-            f"{first['msg']} (got {first['input']!r})",
-            f"mend {file or 'the flags'} or PROOFPOOL_{role.upper()}_{key.upper()}",
-        ) from error
+        raise _wrong(shape, role, error.errors(), file, page) from error
+
+
+def _wrong(
+    shape: type[RoleConfig], role: str, errors: Sequence[ErrorDetails], file: Path | None, page: str
+) -> ConfigError:
+    """Of the first setting that is wrong, with what each member of its union says."""
+    first = errors[0]
+    names = names_of(shape, first["loc"])
+    key = key_of(names)
+    if first["type"] == "missing":
+        return ConfigError(
+            f"the {role}'s configuration lacks `{key}`",
+            f"it isn't in {file}" if file else "no --config was given",
+            f"set it in {file or 'a TOML file and name that with --config'}; {page} has all settings",
+        )
+    if first["type"] == "extra_forbidden":
+        return ConfigError(
+            f"the {role}'s configuration has no setting `{key}`",
+            f"{file or 'a flag'}: {key} = {first['input']!r}",
+            f"take it out; {page} has all settings: {', '.join(table_at(shape, names).model_fields)}",
+        )
+    said = dict.fromkeys(one["msg"] for one in errors if names_of(shape, one["loc"]) == names)
+    return ConfigError(
+        f"the {role}'s configuration is wrong" + (f" at `{key}`" if key else ""),
+        f"{'; or: '.join(said)} (got {first['input']!r})",
+        f"mend {file or 'the flags'}" + (f" or {variable_of(role, names)}" if key else ""),
+    )
 
 
 def write_resolved(config: RoleConfig, folder: Path) -> None:
@@ -96,16 +107,3 @@ def _from_toml(file: Path) -> dict[str, Any]:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError("a configuration file isn't TOML", f"{file}: {error}", "mend it at that line") from error
-
-
-def _from_environment(shape: type[RoleConfig], role: str, environment: Mapping[str, str]) -> dict[str, str]:
-    prefix = f"PROOFPOOL_{role.upper()}_"
-    found = {key.removeprefix(prefix).lower(): value for key, value in environment.items() if key.startswith(prefix)}
-    unknown = sorted(set(found) - set(shape.model_fields))
-    if unknown:
-        raise ConfigError(
-            "an environment variable names no setting",
-            prefix + unknown[0].upper(),
-            f"settings: {', '.join(shape.model_fields)}",
-        )
-    return found

@@ -9,7 +9,6 @@ In: how the process is, and its collector, asked at each request. Out: an HTTP s
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +17,7 @@ from typing import Any, Protocol, Self
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from protocol.errors import ConfigError
+from protocol.listen_address import family_of, host_and_port
 from protocol.metrics import exposition
 
 READ_SECONDS = 10.0
@@ -44,11 +44,10 @@ class HealthServer:
         """Raises ConfigError where the address is none, or taken."""
         host, port = host_and_port(address)
         try:
-            self._server = ThreadingHTTPServer((host, port), _answers(health, collector))
+            self._server = _Server(host, port, _answers(health, collector))
         except OSError as error:
             todo = "set `metrics_address` to a free one; each process of a machine needs its own"
             raise ConfigError("the metrics' address can't be used", f"{address}: {error.strerror}", todo) from error
-        self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
 
     @property
@@ -65,12 +64,12 @@ class HealthServer:
         self._thread.join()
 
 
-def host_and_port(address: str) -> tuple[str, int]:
-    """Raises ConfigError for what is no HOST:PORT."""
-    host, _, port = address.rpartition(":")
-    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        raise ConfigError("that is no address to listen on", f"metrics_address {address!r}", "such as 127.0.0.1:9464")
-    return host.strip("[]"), int(port)
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, answers: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = family_of(host)
+        super().__init__((host, port), answers)
 
 
 def _answers(health: Callable[[], HealthDocument], collector: object) -> type[BaseHTTPRequestHandler]:

@@ -1,4 +1,4 @@
-"""A model's folder in Hugging Face format: `config.json` and `model.safetensors`, read without transformers.
+"""A model's folder in Hugging Face format: `config.json` and its weights, read without transformers.
 
 In: a folder (Llama or Qwen2 architecture). Out: a frozen `ModelConfig` and a dict of tensors under
 Hugging Face names. `save_checkpoint` writes the same format by temporary folder and rename, so a
@@ -22,9 +22,9 @@ from torch import Tensor
 
 from protocol.errors import ConfigError, MalformedFile
 from protocol.files import sync_folder, write_atomically
+from protocol.weights_parts import WEIGHTS_FILE, check_part, parts_of
 
 CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.safetensors"
 
 
 class ModelConfig(BaseModel):
@@ -139,14 +139,24 @@ def _refuse(unsupported: object, what: str, value: object) -> None:
 def load_weights(path: Path) -> dict[str, Tensor]:
     """All tensors of a safetensors file (or of a model folder), in the dtype they are stored in.
 
-    Raises MalformedFile where the bytes are no safetensors file.
+    Raises MalformedFile where the bytes are no safetensors file, or a folder's files aren't what its index says.
     """
-    file = path / WEIGHTS_FILE if path.is_dir() else path
+    if not path.is_dir():
+        return _load_file(path)
+    parts, weights = parts_of(path), dict[str, Tensor]()
+    for name in parts:
+        tensors = _load_file(path / name)
+        check_part(path / name, tensors, parts)
+        weights |= tensors
+    return weights
+
+
+def _load_file(file: Path) -> dict[str, Tensor]:
     try:
-        weights: dict[str, Tensor] = load_file(file)
+        tensors: dict[str, Tensor] = load_file(file)
     except (OSError, SafetensorError) as error:
         raise MalformedFile(f"can't read weights from {file}", str(error), "fetch the file again") from error
-    return weights
+    return tensors
 
 
 def check_weights(config: ModelConfig, weights: Mapping[str, Tensor]) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,7 +19,8 @@ from torch import Tensor
 
 from protocol.errors import MalformedFile
 from protocol.files import atomic_file
-from protocol.weights import WEIGHTS_FILE, ModelConfig, write_config
+from protocol.weights import ModelConfig, write_config
+from protocol.weights_parts import WEIGHTS_FILE, check_part, parts_of
 
 SAFETENSORS_NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
 
@@ -53,33 +55,54 @@ def _safetensors_header(shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtyp
 
 
 class WeightsFile:
-    """A model folder's tensors, read a part at a time.
+    """A model folder's tensors, read a part at a time from the file, or the files, that they lie in.
 
     Example: `with WeightsFile(folder, config) as file: file.rows("model.norm.weight", 0, 8)`. Raises MalformedFile.
     """
 
     def __init__(self, folder: Path, config: ModelConfig) -> None:
-        self._path = folder / WEIGHTS_FILE
+        self._folder = folder
         self._shapes = config.weight_shapes()
 
     def __enter__(self) -> WeightsFile:
-        try:
-            self._file = safe_open(self._path, framework="pt")
-        except (OSError, SafetensorError) as error:
-            todo = "fetch the file again"
-            raise MalformedFile(f"can't read weights from {self._path}", str(error), todo) from error
+        parts = parts_of(self._folder)
+        self._file_of: dict[str, safe_open] = {}
+        for name in parts:
+            file, tensors = self._opened(self._folder / name)
+            check_part(self._folder / name, tensors, parts)
+            self._file_of |= dict.fromkeys(tensors, file)
         return self
 
     def __exit__(self, *_: object) -> None:
-        del self._file
+        del self._file_of
+
+    def check(self) -> None:
+        """Looks at names and shapes alone."""
+        for name in self._shapes:
+            self._part(name)
+
+    def tensor(self, name: str) -> Tensor:
+        """The whole of it, in the dtype it is stored in."""
+        whole: Tensor = self._part(name)[:]
+        return whole
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
         """Rows of a tensor's first dimension, in the dtype they are stored in."""
-        try:
-            part = self._file.get_slice(name)  # type: ignore[no-untyped-call]
-            if tuple(part.get_shape()) != self._shapes[name]:
-                raise MalformedFile("these weights belong to another model", f"{name} is {part.get_shape()}")
-            rows: Tensor = part[start:stop]
-        except SafetensorError as error:
-            raise MalformedFile("these weights belong to another model", str(error)) from error
+        rows: Tensor = self._part(name)[start:stop]
         return rows
+
+    def _part(self, name: str) -> Any:
+        """safetensors' slice of the tensor, to be read from."""
+        if name not in self._file_of:
+            raise MalformedFile("these weights belong to another model", f"{self._folder} has no {name}")
+        part = self._file_of[name].get_slice(name)  # type: ignore[no-untyped-call]
+        if tuple(part.get_shape()) != self._shapes[name]:
+            raise MalformedFile("these weights belong to another model", f"{name} is {part.get_shape()}")
+        return part
+
+    def _opened(self, path: Path) -> tuple[safe_open, Sequence[str]]:
+        try:
+            file = safe_open(path, framework="pt")
+            return file, list(file.keys())  # type: ignore[no-untyped-call]
+        except (OSError, SafetensorError) as error:
+            raise MalformedFile(f"can't read weights from {path}", str(error), "fetch the file again") from error

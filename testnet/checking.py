@@ -14,7 +14,9 @@ from protocol.environments.registry import environment_of
 from protocol.errors import ConfigError, UsageError
 from protocol.rules import Rules
 from protocol.tokenizer import Tokenizer
-from protocol.weights import WEIGHTS_FILE, ModelConfig
+from protocol.weights import ModelConfig
+from protocol.weights_file import WeightsFile
+from protocol.weights_parts import INDEX_FILE, WEIGHTS_FILE
 from testnet.plan import Plan
 from testnet.rules import testnet_rules
 from trainer.held_back import EvaluationConfig
@@ -25,13 +27,15 @@ Table = TypeVar("Table", bound=BaseModel)
 
 
 def check_task(plan: Plan) -> Rules:
-    """The pool's rules. Raises UsageError or ConfigError where something of the plan can't be used."""
+    """The pool's rules. Raises UsageError, ConfigError or MalformedFile where something of the plan can't be used."""
     if not plan.base_model.is_dir():
         raise UsageError("there is no such model folder", f"{plan.base_model}", "name a folder in Hugging Face format")
     model = ModelConfig.load(plan.base_model)
-    if not (plan.base_model / WEIGHTS_FILE).is_file():
-        why = f"{plan.base_model} has no {WEIGHTS_FILE}"
-        raise ConfigError("the base model has no weights", why, "put its weights into one safetensors file")
+    if not any((plan.base_model / name).exists() for name in (WEIGHTS_FILE, INDEX_FILE)):
+        why = f"{plan.base_model} has neither {WEIGHTS_FILE} nor {INDEX_FILE}"
+        raise ConfigError("the base model has no weights", why, "put its weights there, as safetensors")
+    with WeightsFile(plan.base_model, model) as weights:
+        weights.check()
     _check_table("recipe", plan.recipe, RecipeConfig)
     _check_table("scale", plan.scale, ScaleConfig)
     evaluation = _check_table("evaluation", plan.evaluation, EvaluationConfig)

@@ -15,7 +15,8 @@ from protocol.errors import UsageError
 from protocol.files import write_atomically
 from protocol.rules import Rules, Thresholds
 from protocol.tokenizer import TOKENIZER_FILE, Tokenizer
-from protocol.weights import CONFIG_FILE, WEIGHTS_FILE
+from protocol.weights import CONFIG_FILE
+from protocol.weights_parts import weights_files
 from testnet.task import ENVIRONMENT_CONFIG, ENVIRONMENT_NAME, MAX_NEW_TOKENS
 from verifier.calibration.subject import completed_rules, partial_document
 from verifier.thresholds import names, read_thresholds, thresholds_for, thresholds_of
@@ -56,5 +57,5 @@ def write_rules(rules: Rules, file: Path) -> Path:
 
 def model_hash(base_model: Path) -> str:
     """What the pool's record names its base model by: the hash over the SHA-256 of each of its files."""
-    names = (CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE)
+    names = (CONFIG_FILE, TOKENIZER_FILE, *weights_files(base_model))
     return canonical_hash({name: hashlib.sha256((base_model / name).read_bytes()).hexdigest() for name in names})

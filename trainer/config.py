@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from protocol.config import Address, RoleConfig
+from protocol.listen_address import ListenAddress
 from trainer.checkpoint import Start
 from trainer.held_back import EvaluationConfig
 from trainer.learner import RecipeConfig
@@ -35,15 +36,15 @@ class TrainerConfig(RoleConfig):
     """What `proofpool shardcast serve` serves."""
     num_steps: int | None = Field(default=None, ge=1)
     """Stop after this policy version; run until stopped without it."""
-    num_threads: int = Field(default=1, ge=1)
+    num_threads: int = Field(default=1, ge=1, le=1024)
     seed: int = Field(default=0, ge=0, lt=2**63)
-    poll_seconds: float = Field(default=0.5, gt=0)
+    poll_seconds: float = Field(default=0.5, ge=0.01, le=3600)
     log_format: Literal["auto", "json", "pretty"] = "auto"
-    keep_checkpoints: int = Field(default=3, ge=1)
+    keep_checkpoints: int = Field(default=3, ge=1, le=1_000_000)
     """How many checkpoints stay; a step can be replayed as long as the version before it is there."""
     resume: Start = "newest"
     """Where to start: the `newest` checkpoint, or the base model where there is none; only `anew`; a policy version."""
-    metrics_address: str | None = None
+    metrics_address: ListenAddress | None = None
     """Where Prometheus and supervisors may ask (`/metrics`, `/healthz`), such as `127.0.0.1:9465`; nowhere without."""
     stall_seconds: float = Field(default=3600.0, gt=0)
     """A phase of a step that computes for longer is called stuck by `/healthz`."""

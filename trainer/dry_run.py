@@ -15,9 +15,11 @@ from pydantic import BaseModel, ConfigDict
 from protocol.client import CoordinatorClient
 from protocol.errors import NotFound, Unreachable
 from protocol.plain import plain
+from protocol.rules import Rules
 from protocol.weights import ModelConfig
 from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
+from trainer.machine import evaluation_hindrances, hindrances
 from trainer.memory import MemoryEstimate, estimate_memory, size_text
 
 ASK_SECONDS = 5.0
@@ -72,7 +74,7 @@ def dry_run(config: TrainerConfig, num_ranks: int) -> DryRun:
     model = ModelConfig.load(config.base_model)
     memory = estimate_memory(model, config.recipe, config.scale, num_ranks, config.evaluation)
     start = CheckpointStore(config.data_dir / "checkpoints").peek(config.resume)
-    pull = _pull(config)
+    pull, rules = _pull(config)
     next_step = 1 if start is None else start + 1
     return DryRun(
         config=config.model_dump(mode="json"),
@@ -85,19 +87,23 @@ def dry_run(config: TrainerConfig, num_ranks: int) -> DryRun:
         next_step=next_step,
         oldest_version=None if pull.max_async is None else max(0, next_step - 1 - pull.max_async),
         pull=pull,
-        warnings=tuple(_warnings(config, model, pull, next_step)),
+        warnings=(
+            *_warnings(config, model, pull, next_step),
+            *hindrances(config, model),
+            *(() if rules is None else evaluation_hindrances(config, rules)),
+        ),
     )
 
 
-def _pull(config: TrainerConfig) -> Pull:
-    """Asked without a key: all of it is public."""
+def _pull(config: TrainerConfig) -> tuple[Pull, Rules | None]:
+    """With the rules where they are known. Asked without a key: all of it is public."""
     try:
         with closing(CoordinatorClient(config.coordinator_url, timeout_seconds=ASK_SECONDS)) as client:
             pool = client.configured_pool(config.pool_id, config.ledger)
             rules, status = client.rules(pool.rules_hash), client.status()
     except (Unreachable, NotFound) as error:
-        return Pull(reached=False, why=f"{error.what}: {error.why}")
-    return Pull(
+        return Pull(reached=False, why=f"{error.what}: {error.why}"), None
+    found = Pull(
         reached=True,
         why="",
         policy_version=pool.policy_version,
@@ -108,6 +114,7 @@ def _pull(config: TrainerConfig) -> Pull:
         max_new_tokens=rules.sampling.max_new_tokens,
         is_paused=pool.paused,
     )
+    return found, rules
 
 
 def _warnings(config: TrainerConfig, model: ModelConfig, pull: Pull, next_step: int) -> Iterator[str]:

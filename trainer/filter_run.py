@@ -19,8 +19,16 @@ from protocol.lock import FolderLock
 from protocol.progress import Progress
 from protocol.rules import Rules
 from protocol.tokenizer import Tokenizer
-from protocol.weights import WEIGHTS_FILE
-from trainer.problem_filter import FilterPlan, FilterReport, TierBounds, filter_problems, num_chunks, with_tiers
+from protocol.weights_parts import weights_files
+from trainer.problem_filter import (
+    FilterPlan,
+    FilterReport,
+    TierBounds,
+    filter_problems,
+    journal_of,
+    num_chunks,
+    with_tiers,
+)
 
 MEASURED, REPORT = "measured.jsonl", "report.json"
 
@@ -51,14 +59,26 @@ def filter_run(
         raise UsageError("no problem can be kept", f"--low {limits[0]} is above --high {limits[1]}")
     plan = FilterPlan(
         environment_hash=environment.environment_hash,
-        model_sha256=hashlib.sha256((model / WEIGHTS_FILE).read_bytes()).hexdigest(),
+        model_sha256=_weights_sha256(model),
         first=first,
         num_samples=num_samples,
         seed=seed,
     )
     engine.load(model)
-    with FolderLock(out, "filter"), Progress("chunks of problems", num_chunks(num_problems)) as progress:
-        report = filter_problems(plan, num_problems, rules, environment, engine, out / MEASURED, limits, progress)
+    with FolderLock(out, "filter"):
+        measured = journal_of(plan, out / MEASURED)
+        total, left = num_chunks(num_problems), num_chunks(num_problems - len(measured.passes()))
+        with Progress("chunks of problems", total, num_done=total - left) as progress:
+            report = filter_problems(plan, num_problems, rules, environment, engine, measured, limits, progress)
     report = with_tiers(report, tiers)
     write_atomically(out / REPORT, report.model_dump_json(indent=2).encode() + b"\n")
     return report
+
+
+def _weights_sha256(model: Path) -> str:
+    """Of the file, or of all of them one after the other."""
+    digest = hashlib.sha256()
+    for name in weights_files(model):
+        with (model / name).open("rb") as file:
+            hashlib.file_digest(file, lambda: digest)
+    return digest.hexdigest()

@@ -39,17 +39,17 @@ class EvaluationConfig(BaseModel):
     """How a run is evaluated."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    evaluate_every: int = Field(default=0, ge=0)
+    evaluate_every: int = Field(default=0, ge=0, lt=2**31)
     """Steps between two evaluated versions, the base model's and the last one's included; 0 for no evaluation."""
-    num_held_back: int = Field(default=256, ge=1)
+    num_held_back: int = Field(default=256, ge=1, le=1_000_000)
     """Problems that no task draws and the pass rates are of."""
-    num_samples: int = Field(default=1, ge=1)
+    num_samples: int = Field(default=1, ge=1, le=65_536)
     """Completions a problem: k of avg@k and pass@k."""
     engine: EngineName = "torch"
     """What generates, as at a worker; it holds the weights a second time, on the first rank."""
     dtype: Dtype = "float32"
     """What the engine computes in."""
-    max_batch: int = Field(default=64, ge=1)
+    max_batch: int = Field(default=64, ge=1, le=65_536)
     """Completions that decode together."""
 
 

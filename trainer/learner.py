@@ -33,15 +33,15 @@ Momentum = Annotated[float, Field(ge=0, lt=1)]
 class RecipeConfig(BaseModel):
     """How a batch becomes optimizer steps; defaults are the paper's 32B recipe."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     learning_rate: float = Field(default=3e-7, gt=0)
     betas: tuple[Momentum, Momentum] = (0.9, 0.99)
     weight_decay: float = Field(default=0.01, ge=0)
-    warmup_steps: int = Field(default=25, ge=0)
+    warmup_steps: int = Field(default=25, ge=0, lt=2**31)
     grad_norm_clip: float = Field(default=0.1, gt=0)
-    optimizer_steps: int = Field(default=8, ge=1)
+    optimizer_steps: int = Field(default=8, ge=1, le=65_536)
     """Optimizer steps a batch, each on its own share of the groups."""
-    max_tokens: int = Field(default=32_768, ge=1)
+    max_tokens: int = Field(default=32_768, ge=1, lt=2**31)
     """Tokens of one packed forward."""
     objective: ObjectiveConfig = ObjectiveConfig()
     advantage_scale: AdvantageScale = "std"

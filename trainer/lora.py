@@ -30,8 +30,8 @@ DOWN, UP = "lora_a", "lora_b"
 class LoraConfig(BaseModel):
     """Which projections of each layer have adapters, and how large these are."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    rank: int = Field(default=16, ge=1)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    rank: int = Field(default=16, ge=1, le=65_536)
     """r: what an adapter adds has at most this rank."""
     alpha: float = Field(default=32.0, gt=0)
     """α: an adapter's product is multiplied by α/r."""

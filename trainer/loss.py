@@ -30,7 +30,7 @@ Normalisation = Literal["token", "sequence", "constant"]
 class ClipConfig(BaseModel):
     """Where the ratio stops counting."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     epsilon: float = Field(default=0.2, gt=0, lt=1)
     """Ratios outside 1 − ε to 1 + ε gain nothing."""
     epsilon_high: float | None = Field(default=None, gt=0)
@@ -58,7 +58,7 @@ class ClipConfig(BaseModel):
 class ObjectiveConfig(BaseModel):
     """What is maximised; each option is named in the module's sources."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     clip: ClipConfig = ClipConfig()
     normalisation: Normalisation = "token"
     kl_coefficient: float = Field(default=0.0, ge=0)

@@ -66,16 +66,11 @@ def filter_problems(
     rules: Rules,
     environment: Environment,
     engine: Engine,
-    journal: Path,
+    measured: PassJournal,
     limits: tuple[float, float],
     progress: Steps,
 ) -> FilterReport:
-    """Measure what isn't measured yet. Raises UsageError where the journal is of another plan."""
-    measured = PassJournal(journal, plan)
-    if (other := measured.other_plan) is not None:
-        raise UsageError(
-            "an earlier run measured something else", f"{journal} has {other}", "name another folder with --out"
-        )
+    """Measure what isn't measured yet."""
     passes = measured.passes()
     while len(passes) < num_problems:
         start = plan.first + len(passes)
@@ -87,6 +82,16 @@ def filter_problems(
         passes += found
         progress.step()
     return report_of(plan, passes[:num_problems], *limits)
+
+
+def journal_of(plan: FilterPlan, path: Path) -> PassJournal:
+    """What is measured under the plan so far. Raises UsageError where the file is of another one."""
+    journal = PassJournal(path, plan)
+    if (other := journal.other_plan) is not None:
+        raise UsageError(
+            "an earlier run measured something else", f"{path} has {other}", "name another folder with --out"
+        )
+    return journal
 
 
 def report_of(plan: FilterPlan, passes: Sequence[int], low: float, high: float) -> FilterReport:
@@ -142,4 +147,5 @@ def with_tiers(report: FilterReport, bounds: Sequence[TierBounds]) -> FilterRepo
 
 
 def num_chunks(num_problems: int) -> int:
-    return -(-num_problems // CHUNK_PROBLEMS)
+    """Of so many problems, which may be fewer than none."""
+    return -(-max(0, num_problems) // CHUNK_PROBLEMS)

@@ -34,7 +34,7 @@ SIGNS_OF_LOSS = ("Connection closed by peer", "Connection reset by peer", "Timed
 class ScaleConfig(BaseModel):
     """How a model that is too large for one place is trained; `torchrun` says on how many ranks."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     device: Literal["cpu", "cuda"] = "cpu"
     """Where the model is computed; each rank of a machine takes the GPU of its local rank."""
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
@@ -45,7 +45,7 @@ class ScaleConfig(BaseModel):
     """Keep master weights, gradients and optimizer in the host's memory, and take the optimizer's steps there."""
     peak_flops: float | None = Field(default=None, gt=0)
     """Floating-point operations a second that a rank's device can do, which MFU is a share of; measured without it."""
-    rank_timeout_seconds: float = Field(default=600.0, gt=0)
+    rank_timeout_seconds: float = Field(default=600.0, gt=0, le=31_536_000)
     """The longest that a rank waits for the others within a step; past it the run ends with an error."""
 
     @model_validator(mode="after")

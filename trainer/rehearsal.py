@@ -60,21 +60,21 @@ class RehearsalConfig(RoleConfig):
     """Policy versions to train."""
     lag: int = Field(default=0, ge=0, le=8)
     """How many versions behind each batch is, exactly."""
-    groups_per_step: int = Field(default=32, ge=1)
+    groups_per_step: int = Field(default=32, ge=1, le=1_000_000)
     """Groups that make a batch."""
     drop_flat_groups: bool = True
     """The online filter: groups whose task rewards are all equal don't count, and more are generated."""
-    max_batch: int = Field(default=256, ge=1)
+    max_batch: int = Field(default=256, ge=1, le=65_536)
     """Rollouts that decode together."""
     seed: int = Field(default=0, ge=0)
     """Of the beacons: other prompts and other noise."""
-    evaluate_every: int = Field(default=4, ge=1)
+    evaluate_every: int = Field(default=4, ge=1, lt=2**31)
     """Steps between two looks at held-back problems; the first and the last version are always looked at."""
-    num_held_back: int = Field(default=256, ge=0)
+    num_held_back: int = Field(default=256, ge=0, le=1_000_000)
     """Problems that no task draws and the pass rate is of; 0 for no looks."""
-    num_samples: int = Field(default=1, ge=1)
+    num_samples: int = Field(default=1, ge=1, le=65_536)
     """Completions a held-back problem."""
-    num_threads: int = Field(default=1, ge=1)
+    num_threads: int = Field(default=1, ge=1, le=1024)
     recipe: RecipeConfig = RecipeConfig()
 
 

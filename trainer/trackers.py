@@ -16,6 +16,8 @@ from protocol.errors import ConfigError
 from protocol.telemetry import get_logger
 
 TrackerName = Literal["tensorboard", "wandb", "trackio"]
+LIBRARIES: dict[TrackerName, str] = {"tensorboard": "tensorboardX", "wandb": "wandb", "trackio": "trackio"}
+"""What is imported for each, which the extra of its name installs."""
 
 
 class Tracker(Protocol):
@@ -118,16 +120,17 @@ def make_tracker(name: TrackerName | None, data_dir: Path, project: str, run: st
 
 
 def _begun(name: TrackerName, data_dir: Path, project: str, run: str) -> Tracker:
+    library = _library(name)
     if name == "tensorboard":
-        return TensorboardTracker(_library("tensorboardX", name), data_dir)
+        return TensorboardTracker(library, data_dir)
     if name == "wandb":
-        return WandbTracker(_library(name, name), data_dir, project, run)
-    return TrackioTracker(_library(name, name), project, run)
+        return WandbTracker(library, data_dir, project, run)
+    return TrackioTracker(library, project, run)
 
 
-def _library(module: str, extra: TrackerName) -> Any:
+def _library(extra: TrackerName) -> Any:
     try:
-        return importlib.import_module(module)
+        return importlib.import_module(LIBRARIES[extra])
     except ImportError as error:
         raise ConfigError(
             f"the tracker {extra} isn't installed", str(error), f"pip install 'proofpool[{extra}]', or drop `tracker`"

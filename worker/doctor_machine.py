@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +16,8 @@ import httpx
 from protocol.doctor import Finding, installed_version
 from protocol.engines.vllm.library import require_installed
 from protocol.errors import ConfigError, ProofpoolError
-from protocol.health_server import host_and_port
 from protocol.kernels import are_enabled, uncompiled
+from protocol.listen_address import why_not_free
 from worker.alerts import webhook_of
 from worker.config import WorkerConfig
 from worker.folder import contents
@@ -124,17 +123,17 @@ def _port(config: WorkerConfig) -> Iterator[Finding]:
     if config.metrics_address is None:
         return
     try:
-        host, port = host_and_port(config.metrics_address)
-        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
-            yield Finding("port", "ok", f"{config.metrics_address} is free for metrics")
-    except ProofpoolError as error:
+        why = why_not_free(config.metrics_address)
+    except ConfigError as error:
         yield Finding("port", "error", error.why, "set `metrics_address` to HOST:PORT")
-    except OSError as error:
-        if _is_ours(config.metrics_address):
-            yield Finding("port", "ok", f"{config.metrics_address} is served by a worker")
-        else:
-            why = f"metrics_address {config.metrics_address}: {error.strerror}"
-            yield Finding("port", "error", why, "set it to a free one: the worker doesn't start without it")
+        return
+    if not why:
+        yield Finding("port", "ok", f"{config.metrics_address} is free for metrics")
+    elif _is_ours(config.metrics_address):
+        yield Finding("port", "ok", f"{config.metrics_address} is served by a worker")
+    else:
+        detail = f"metrics_address {config.metrics_address}: {why}"
+        yield Finding("port", "error", detail, "set it to a free one: the worker doesn't start without it")
 
 
 def _webhook(config: WorkerConfig) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 from protocol.tokenizer import TOKENIZER_FILE
-from protocol.weights import WEIGHTS_FILE, ModelConfig, load_weights, save_checkpoint
+from protocol.weights import ModelConfig, load_weights, save_checkpoint
+from protocol.weights_parts import WEIGHTS_FILE
 from testnet.cheats.dishonest import Dishonest
 from testnet.plan import BASE_MODEL, OTHER_WEIGHTS
 from verifier.calibration.deviations import rounded

@@ -21,7 +21,8 @@ from protocol.errors import ConfigError, KeyFailure, MalformedFile, NotCanonical
 from protocol.keystore import CHEAP_SCRYPT_N, create_keystore, open_keystore
 from protocol.rules import Rules
 from protocol.tokenizer import TOKENIZER_FILE, Tokenizer
-from protocol.weights import CONFIG_FILE, WEIGHTS_FILE, ModelConfig, check_weights, load_weights
+from protocol.weights import CONFIG_FILE, ModelConfig, check_weights, load_weights
+from protocol.weights_parts import WEIGHTS_FILE
 from testnet.task import testnet_environment
 from tests.fuzz.target import Target
 from tests.unit.verifier.verifier_world import BASE_MODEL, make_rules

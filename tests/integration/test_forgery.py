@@ -28,7 +28,8 @@ from protocol.shardcast.line import weights_client
 from protocol.shardcast.origin import publish
 from protocol.signing import Signer
 from protocol.tokenizer import Tokenizer
-from protocol.weights import CONFIG_FILE, WEIGHTS_FILE
+from protocol.weights import CONFIG_FILE
+from protocol.weights_parts import WEIGHTS_FILE
 from testnet.chain.genesis import dev_signers
 from testnet.chain.node import start_node
 from testnet.plan import BASE_MODEL, OTHER_WEIGHTS

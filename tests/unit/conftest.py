@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from protocol.engines.base import Completion
 from protocol.forward import CausalLM
 from protocol.rollouts import Rollout
 from protocol.tokenizer import Tokenizer
 from protocol.weights import ModelConfig, load_weights, save_checkpoint
+from protocol.weights_parts import INDEX_FILE
 from testnet.base_model.vocabulary import EOS_ID, PAD_ID, make_tokenizer
 from testnet.task import testnet_environment
 from tests.unit.verifier.verifier_world import BASE_MODEL, World, make_rules
@@ -78,5 +81,26 @@ def make_model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int
         (home / "tokenizer.json").write_text(backend.to_str())
         save_checkpoint(home / "folder", config, weights, companions=[home / "tokenizer.json"])
         return home / "folder"
+
+    return make
+
+
+@pytest.fixture
+def in_parts(tmp_path: Path) -> Callable[[Path], Path]:
+    """A model's folder anew, its tensors dealt over three files beside an index."""
+
+    def make(folder: Path) -> Path:
+        out = tmp_path / "in_parts"
+        out.mkdir()
+        for name in ("config.json", "tokenizer.json"):
+            (out / name).write_bytes((folder / name).read_bytes())
+        weights, places = load_weights(folder), dict[str, str]()
+        for number in range(3):
+            file = f"model-{number + 1:05}-of-00003.safetensors"
+            part = {name: tensor for index, (name, tensor) in enumerate(weights.items()) if index % 3 == number}
+            save_file(part, out / file)
+            places |= dict.fromkeys(part, file)
+        (out / INDEX_FILE).write_text(json.dumps({"weight_map": places}))
+        return out
 
     return make

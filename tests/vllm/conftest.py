@@ -12,7 +12,8 @@ import pytest
 from protocol.engines.names import Dtype
 from protocol.engines.vllm.engine import VllmEngine
 from protocol.engines.vllm.options import VllmOptions
-from protocol.weights import CONFIG_FILE, WEIGHTS_FILE
+from protocol.weights import CONFIG_FILE
+from protocol.weights_parts import WEIGHTS_FILE
 from testnet.plan import BASE_MODEL, OTHER_WEIGHTS
 
 collect_ignore_glob = [] if find_spec("vllm") else ["test_*.py"]

@@ -13,7 +13,8 @@ from protocol.engines.torch import TorchEngine
 from protocol.engines.vllm import extension
 from protocol.errors import MalformedFile, ProofpoolError
 from protocol.forward import CausalLM
-from protocol.weights import WEIGHTS_FILE, ModelConfig, load_weights, save_checkpoint
+from protocol.weights import ModelConfig, load_weights, save_checkpoint
+from protocol.weights_parts import WEIGHTS_FILE
 from tests.attacks.pools import tiny
 from tests.unit.verifier.verifier_world import World
 from tests.vllm.conftest import StartEngine

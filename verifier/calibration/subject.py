@@ -23,7 +23,8 @@ from protocol.environments.registry import environment_of, load_environment
 from protocol.errors import ConfigError, UsageError
 from protocol.rules import Rules
 from protocol.tokenizer import TOKENIZER_FILE, Tokenizer
-from protocol.weights import CONFIG_FILE, WEIGHTS_FILE, ModelConfig
+from protocol.weights import CONFIG_FILE, ModelConfig
+from protocol.weights_parts import weights_files
 from verifier.thresholds import default_thresholds
 
 DEFAULT_ENVIRONMENT: dict[str, Any] = {
@@ -69,7 +70,9 @@ class Subject:
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of the files that decide the numbers, 0x-hex."""
-        return {name: _file_hash(self.folder / name) for name in (CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE)}
+        return {
+            name: _file_hash(self.folder / name) for name in (CONFIG_FILE, *weights_files(self.folder), TOKENIZER_FILE)
+        }
 
 
 def load_subject(folder: Path, rules_file: Path | None = None) -> Subject:

@@ -7,17 +7,16 @@ reference reads the file a layer at a time, in float32 on the CPU, so that no se
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 from torch.nn import functional
 
 from protocol.errors import ProofpoolError
 from protocol.forward import Layer, RmsNorm, attend_packed, rope_tables
 from protocol.packing import Packing
-from protocol.weights import WEIGHTS_FILE, ModelConfig
+from protocol.weights import ModelConfig
+from protocol.weights_file import WeightsFile
 
 NUM_TOKENS = 16
 STRIDE = 7919
@@ -49,8 +48,8 @@ def check_loaded(folder: Path, dtype: str, logits: Tensor) -> None:
 def reference_logits(folder: Path, tokens: Tensor) -> Tensor:
     """float32 [V]: the logits after the last of int64 [P] tokens."""
     config = ModelConfig.load(folder)
-    with safe_open(folder / WEIGHTS_FILE, "pt") as file:
-        x = _read(file, "model.embed_tokens.weight")[tokens].float()
+    with WeightsFile(folder, config) as file:
+        x = file.tensor("model.embed_tokens.weight")[tokens].float()
         packing = Packing.of([len(tokens)])
         cosines, sines = rope_tables(config, torch.float32)
         rope = cosines[: len(tokens)], sines[: len(tokens)]
@@ -59,19 +58,14 @@ def reference_logits(folder: Path, tokens: Tensor) -> Tensor:
             mixed = layer.self_attn.project(layer.input_layernorm(x), rope)
             x = layer.close(x, attend_packed(*mixed, packing))
         norm = RmsNorm(config.hidden_size, config.rms_norm_eps)
-        norm.load_state_dict({"weight": _read(file, "model.norm.weight").float()})
-        head = _read(file, "model.embed_tokens.weight" if config.tie_word_embeddings else "lm_head.weight")
+        norm.load_state_dict({"weight": file.tensor("model.norm.weight").float()})
+        head = file.tensor("model.embed_tokens.weight" if config.tie_word_embeddings else "lm_head.weight")
         return torch.cat([functional.linear(norm(x[-1]), rows.float()) for rows in head.split(HEAD_ROWS)])
 
 
-def _layer(config: ModelConfig, file: Any, index: int) -> Layer:
+def _layer(config: ModelConfig, file: WeightsFile, index: int) -> Layer:
     with torch.device("meta"):
         layer = Layer(config)
-    weights = {name: _read(file, f"model.layers.{index}.{name}").float() for name in layer.state_dict()}
+    weights = {name: file.tensor(f"model.layers.{index}.{name}").float() for name in layer.state_dict()}
     layer.load_state_dict(weights, assign=True)
     return layer
-
-
-def _read(file: Any, name: str) -> Tensor:
-    tensor: Tensor = file.get_tensor(name)
-    return tensor

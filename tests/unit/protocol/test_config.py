@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import BaseModel, ConfigDict, Field
 
 from protocol.config import Address, RoleConfig, load_config, write_resolved
 from protocol.errors import ConfigError
 from protocol.files import write_atomically
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    rank: int = Field(default=1, ge=1)
+    sides: tuple[int, ...] = ()
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    rate: float = Field(default=1.0, gt=0)
+    inner: Inner | None = None
 
 
 class ExampleConfig(RoleConfig):
@@ -17,6 +33,8 @@ class ExampleConfig(RoleConfig):
     port: int = 1
     name: str = "default"
     contract: Address | None = None
+    start: Literal["newest", "anew"] | Annotated[int, Field(ge=0)] = "newest"
+    table: Table = Table()
 
 
 def test_flags_beat_environment_beats_file_beats_defaults(tmp_path: Path) -> None:
@@ -35,6 +53,11 @@ def test_flags_beat_environment_beats_file_beats_defaults(tmp_path: Path) -> Non
         ('contract = "0xCF7ED3AccA5a467e9e704C703E8D87F634fB0Fc"', {}, "contract"),
         ('port = "many"', {}, "port"),
         ("", {"PROOFPOOL_EXAMPLE_PROT": "1"}, "PROOFPOOL_EXAMPLE_PROT"),
+        ("", {"PROOFPOOL_EXAMPLE_TABLE__PACE": "1"}, "TABLE__PACE.*settings: rate, inner"),
+        ("", {"PROOFPOOL_EXAMPLE_PORT__RATE": "1"}, "PORT__RATE.*no table"),
+        ("", {"PROOFPOOL_EXAMPLE_TABLE__INNER__SIDES": "1, 2"}, "isn't JSON.*SIDES"),
+        ("", {"PROOFPOOL_EXAMPLE_TABLE": "rate"}, "isn't JSON"),
+        ("table.pace = 1", {}, r"no setting `table\.pace`.*all settings: rate, inner"),
         ("= 1", {}, "TOML"),
         ("port = " + "[" * 3000, {}, "TOML"),
     ],
@@ -46,6 +69,51 @@ def test_a_wrong_key_or_value_is_an_error_that_names_it(
     file.write_text(toml)
     with pytest.raises(ConfigError, match=named):
         load_config(ExampleConfig, "example", file, environment)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key", "right"),
+    [
+        ({"start": -1}, "start", "3"),
+        ({"start": "old"}, "start", "anew"),
+        ({"port": "many"}, "port", "7"),
+        ({"table": {"rate": 0}}, "table.rate", "0.5"),
+        ({"table": {"inner": {"rank": 0}}}, "table.inner.rank", "2"),
+        ({"table": {"inner": {"sides": [1, "x"]}}}, "table.inner.sides[1]", "[1, 2]"),
+        ({"table": {"inner": 1}}, "table.inner", '{"rank": 2}'),
+        ({"table": 1}, "table", '{"rate": 2}'),
+    ],
+)
+def test_the_key_is_the_files_and_the_variable_that_is_named_sets_it(
+    tmp_path: Path, wrong: dict[str, Any], key: str, right: str
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("\n".join(f"{name} = {_toml(value)}" for name, value in wrong.items()))
+    with pytest.raises(ConfigError) as raised:
+        load_config(ExampleConfig, "example", file, {})
+    assert raised.value.what == f"the example's configuration is wrong at `{key}`"
+    (variable,) = re.findall("PROOFPOOL_[A-Z_]+", raised.value.todo)
+    assert load_config(ExampleConfig, "example", file, {variable: right}) != ExampleConfig()
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + "}"
+    return json.dumps(value)
+
+
+def test_an_error_of_a_union_has_what_each_of_its_members_wants() -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_config(ExampleConfig, "example", None, {}, {"start": -1})
+    assert "'newest' or 'anew'; or: " in raised.value.why and "greater than or equal to 0 (got -1)" in raised.value.why
+
+
+def test_a_variable_changes_one_setting_of_a_table_and_leaves_the_files_others(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("[table]\nrate = 2\n[table.inner]\nrank = 5\nsides = [1]\n")
+    environment = {"PROOFPOOL_EXAMPLE_TABLE__INNER__RANK": "7", "PROOFPOOL_EXAMPLE_TABLE__INNER__SIDES": "[2, 3]"}
+    config = load_config(ExampleConfig, "example", file, environment)
+    assert config.table == Table(rate=2, inner=Inner(rank=7, sides=(2, 3)))
 
 
 def test_an_address_is_taken_as_wallets_write_it(tmp_path: Path) -> None:

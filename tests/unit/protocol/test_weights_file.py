@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from protocol.errors import MalformedFile
-from protocol.weights import CONFIG_FILE, WEIGHTS_FILE, ModelConfig, save_checkpoint
+from protocol.weights import CONFIG_FILE, ModelConfig, save_checkpoint
 from protocol.weights_file import WeightsFile, write_weights
+from protocol.weights_parts import WEIGHTS_FILE
 
 CONFIG = ModelConfig.model_validate(
     {

@@ -14,7 +14,8 @@ import pytest
 from protocol.cli import run
 from protocol.config import load_config
 from protocol.errors import ConfigError, ProofpoolError, UsageError
-from protocol.weights import CONFIG_FILE, WEIGHTS_FILE
+from protocol.weights import CONFIG_FILE
+from protocol.weights_parts import WEIGHTS_FILE
 from testnet.checking import check_task
 from testnet.plan import BASE_MODEL, Plan
 from testnet.rules import GROUP_SIZE

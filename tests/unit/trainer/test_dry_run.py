@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 from protocol import api
 from protocol.cli import run
 from protocol.client import CoordinatorClient
+from protocol.config import load_config
 from protocol.errors import ConfigError
 from protocol.rules import Rules
 from protocol.wire import ZERO_ADDRESS, ZERO_HASH
@@ -29,6 +33,7 @@ Serve = Callable[..., None]
 @pytest.fixture
 def config(tmp_path: Path) -> Callable[..., TrainerConfig]:
     def make(**changes: Any) -> TrainerConfig:
+        (tmp_path / "key.json").touch()
         settings = {
             "coordinator_url": "http://127.0.0.1:1",
             "chain_url": "http://127.0.0.1:1",
@@ -115,7 +120,7 @@ def test_it_says_so_where_the_coordinator_doesnt_answer(config: Callable[..., Tr
     found = dry_run(config(), 1)
     assert not found.pull.reached and found.oldest_version is None
     assert "the coordinator can't be asked" in told(found)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["key.json"]
 
 
 def test_another_pool_than_the_configured_one_is_an_error(config: Callable[..., TrainerConfig], serve: Serve) -> None:
@@ -154,6 +159,96 @@ def test_what_would_go_wrong_is_said(
 ) -> None:
     serve(**pool)
     assert warning in told(dry_run(config(**settings), 1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "warning"),
+    [
+        ({"keystore": "/none"}, "there is no keystore at /none"),
+        ({"password_file": "/none"}, "there is no password file at /none"),
+        ({"scale": {"device": "cuda"}}, "sees no GPU here"),
+        ({"tracker": "trackio"}, "the tracker trackio isn't installed: pip install 'proofpool[trackio]'"),
+        ({"evaluation": {"evaluate_every": 1, "engine": "vllm"}}, "proofpool[vllm]"),
+    ],
+)
+def test_what_this_machine_lacks_is_said_and_nothing_where_it_is_there(
+    config: Callable[..., TrainerConfig],
+    settings: dict[str, Any],
+    warning: str,
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    serve()
+    monkeypatch.setattr("trainer.machine.find_spec", lambda module: None)
+    monkeypatch.setattr("protocol.engines.vllm.library.found", lambda: None)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert dry_run(config(), 1).warnings == ()
+    assert warning in told(dry_run(config(**settings), 1))
+
+
+def test_an_address_that_is_taken_is_said_and_a_free_one_isnt(config: Callable[..., TrainerConfig]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        assert f"metrics_address {address} can't be listened on now" in told(
+            dry_run(config(metrics_address=address), 1)
+        )
+    assert "metrics_address" not in "".join(dry_run(config(metrics_address=address), 1).warnings)
+
+
+def test_weights_that_are_missing_or_anothers_are_said_without_loading_them(
+    config: Callable[..., TrainerConfig], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(BASE_MODEL, tmp_path / "model")
+    assert not dry_run(config(base_model=folder), 1).warnings
+    shape = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(shape | {"num_hidden_layers": shape["num_hidden_layers"] + 1}))
+    assert "these weights belong to another model" in told(dry_run(config(base_model=folder), 1))
+    (folder / "model.safetensors").unlink()
+    assert "can't read weights from" in told(dry_run(config(base_model=folder), 1))
+
+
+def test_held_back_problems_that_there_arent_are_said(
+    config: Callable[..., TrainerConfig], serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Environment:
+        def held_back(self, count: int) -> list[None]:
+            if count > 3:
+                raise ConfigError("there aren't so many held-back problems", f"3 of {count} were found")
+            return [None] * count
+
+    serve()
+    monkeypatch.setattr("trainer.machine.environment_of", lambda rules, tokenizer: Environment())
+    few, many = ({"evaluate_every": every, "num_held_back": count} for every, count in ((1, 3), (1, 4)))
+    assert dry_run(config(evaluation=few), 1).warnings == ()
+    assert "there aren't so many held-back problems: 3 of 4" in told(dry_run(config(evaluation=many), 1))
+    assert dry_run(config(evaluation=many | {"evaluate_every": 0}), 1).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"metrics_address": "nonsense"}, "metrics_address"),
+        ({"metrics_address": "127.0.0.1:70000"}, "metrics_address"),
+        ({"poll_seconds": 1e-9}, "poll_seconds"),
+        ({"poll_seconds": 1e300}, "poll_seconds"),
+        ({"num_threads": 10**9}, "num_threads"),
+        ({"keep_checkpoints": 10**12}, "keep_checkpoints"),
+        ({"evaluation": {"num_held_back": 10**9}}, "evaluation.num_held_back"),
+        ({"evaluation": {"max_batch": 10**9}}, "evaluation.max_batch"),
+        ({"scale": {"rank_timeout_seconds": 1e300}}, "scale.rank_timeout_seconds"),
+        ({"scale": {"peak_flops": float("inf")}}, "scale.peak_flops"),
+        ({"recipe": {"learning_rate": float("inf")}}, "recipe.learning_rate"),
+        ({"recipe": {"optimizer_steps": 10**9}}, "recipe.optimizer_steps"),
+        ({"recipe": {"objective": {"kl_coefficient": float("inf")}}}, "recipe.objective.kl_coefficient"),
+        ({"recipe": {"lora": {"rank": 10**9}}}, "recipe.lora.rank"),
+    ],
+)
+def test_what_no_run_could_use_is_no_configuration(
+    config: Callable[..., TrainerConfig], settings: dict[str, Any], key: str
+) -> None:
+    given = config(metrics_address="[::1]:9464").model_dump(mode="json") | settings
+    with pytest.raises(ConfigError, match=f"wrong at `{key}`"):
+        load_config(TrainerConfig, "trainer", None, {}, given)
 
 
 def test_the_command_prints_it_for_people_and_as_its_document(

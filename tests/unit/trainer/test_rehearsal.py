@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from protocol.engines.base import generate
 from protocol.engines.torch import TorchEngine
 from protocol.environments.base import Environment, Tier
 from protocol.environments.registry import load_environment
-from protocol.errors import ConfigError, UsageError
+from protocol.errors import ConfigError, MalformedFile, UsageError
 from protocol.lock import FolderLock
 from protocol.progress import Unseen
 from protocol.rules import EnvironmentRules, LengthRules, Rules, SamplingRules
@@ -173,9 +174,16 @@ def test_problems_are_asked_for_a_target_length_where_workers_prompts_have_one(
 
 
 def test_the_filter_keeps_what_lies_between_its_limits_and_goes_on_where_it_was(
-    small_rules: Path, engine: TorchEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_rules: Path,
+    engine: TorchEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("trainer.problem_filter.CHUNK_PROBLEMS", 4)
+
+    def told() -> list[str]:
+        return re.findall("[0-9]+ of [0-9]+ done", capsys.readouterr().err)
 
     def keep(out: str, **changes: Any) -> Any:
         settings = {"first": 3, "num_problems": 8, "num_samples": 4, "seed": 0, "limits": (0.25, 0.5)} | changes
@@ -184,6 +192,7 @@ def test_the_filter_keeps_what_lies_between_its_limits_and_goes_on_where_it_was(
     report = keep("whole")
     assert report.indexes == tuple(3 + i for i, passes in enumerate(report.passes) if passes in (1, 2))
     assert len(report.passes) == 8
+    assert told() == ["0 of 2 done", "2 of 2 done"]
     assert json.loads((tmp_path / "whole" / REPORT).read_text())["indexes"] == list(report.indexes)
 
     calls = []
@@ -191,13 +200,13 @@ def test_the_filter_keeps_what_lies_between_its_limits_and_goes_on_where_it_was(
         "trainer.problem_filter.pass_counts", lambda *args: calls.append(len(args[2])) or pass_counts(*args)
     )
     assert keep("whole", limits=(0.0, 1.0)).indexes == tuple(range(3, 11))  # other limits cost nothing
-    assert calls == []
+    assert calls == [] and told() == ["2 of 2 done"] * 2
     measured = tmp_path / "whole" / MEASURED
     measured.write_bytes(measured.read_bytes()[:-3])  # killed within the second line
     assert keep("whole").passes == report.passes
-    assert calls == [4]
+    assert calls == [4] and told() == ["1 of 2 done", "2 of 2 done"]
     assert keep("whole", num_problems=10).passes[:8] == report.passes  # and more problems cost what they add
-    assert calls == [4, 2]
+    assert calls == [4, 2] and told() == ["2 of 3 done", "3 of 3 done"]
 
 
 def report_of_passes(*passes: int) -> FilterReport:
@@ -240,3 +249,18 @@ def test_a_filter_that_makes_no_sense_is_refused(
 def test_an_engine_is_left_idle(engine: TorchEngine) -> None:
     assert not engine.has_work
     assert list(generate(engine, [])) == []
+
+
+def test_the_filter_takes_a_base_model_in_several_files(
+    small_rules: Path, engine: TorchEngine, tmp_path: Path, in_parts: Callable[[Path], Path]
+) -> None:
+    settings: dict[str, Any] = {"first": 0, "num_problems": 4, "num_samples": 2, "seed": 0, "limits": (0.0, 1.0)}
+    model = in_parts(BASE_MODEL)
+    one, several = (
+        filter_run(engine, folder, small_rules, tmp_path / name, **settings)
+        for folder, name in ((BASE_MODEL, "one"), (model, "several"))
+    )
+    assert one.passes == several.passes and one.plan.model_sha256 != several.plan.model_sha256
+    next(model.glob("model-*")).unlink()
+    with pytest.raises(MalformedFile, match="parts of a model's weights are missing"):
+        filter_run(engine, model, small_rules, tmp_path / "lost", **settings)

@@ -1,0 +1,64 @@
+"""What a run needs of this machine: its GPU and libraries, files that it reads, the address that it listens on.
+
+In: the configuration. Out: a line for each thing that a run would end with. Nothing is loaded, kept or written; a dry
+run may be for another machine, so these are warnings there and errors only when it comes to the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+
+import torch
+
+from protocol.engines.vllm.library import require_installed
+from protocol.environments.registry import environment_of
+from protocol.errors import ProofpoolError
+from protocol.listen_address import why_not_free
+from protocol.rules import Rules
+from protocol.tokenizer import Tokenizer
+from protocol.weights import ModelConfig
+from protocol.weights_file import WeightsFile
+from trainer.config import TrainerConfig
+from trainer.trackers import LIBRARIES
+
+
+def hindrances(config: TrainerConfig, model: ModelConfig) -> Iterator[str]:
+    """Each in a line, with what is to be done."""
+    if not config.keystore.is_file():
+        yield f"there is no keystore at {config.keystore}: make or import one (`proofpool key`), or set `keystore`"
+    if config.password_file is not None and not config.password_file.is_file():
+        yield f"there is no password file at {config.password_file}"
+    yield from _of_model(config, model)
+    if config.metrics_address is not None and (why := why_not_free(config.metrics_address)):
+        yield f"metrics_address {config.metrics_address} can't be listened on now ({why}): set it to a free one"
+    if config.tracker is not None and find_spec(LIBRARIES[config.tracker]) is None:
+        yield f"the tracker {config.tracker} isn't installed: pip install 'proofpool[{config.tracker}]'"
+    if config.scale.device == "cuda" and not torch.cuda.is_available():
+        yield f"torch {torch.__version__} sees no GPU here, and scale.device is cuda"
+    if config.evaluation.evaluate_every and config.evaluation.engine == "vllm":
+        yield from _of(require_installed)
+
+
+def evaluation_hindrances(config: TrainerConfig, rules: Rules) -> Iterator[str]:
+    """The same of held-back problems, which the pool's rules say."""
+    if config.evaluation.evaluate_every:
+        tokenizer = Tokenizer.load(config.base_model)
+        yield from _of(lambda: environment_of(rules.environment, tokenizer).held_back(config.evaluation.num_held_back))
+
+
+def _of_model(config: TrainerConfig, model: ModelConfig) -> Iterator[str]:
+    def look() -> None:
+        with WeightsFile(config.base_model, model) as weights:
+            weights.check()
+
+    yield from _of(look)
+    yield from _of(lambda: Tokenizer.load(config.base_model))
+
+
+def _of(look: Callable[[], object]) -> Iterator[str]:
+    """What `look` ends with: of any kind, a run would end with the same."""
+    try:
+        look()
+    except ProofpoolError as error:
+        yield str(error).replace(" | ", ": ", 1).replace(" | ", "; ")
