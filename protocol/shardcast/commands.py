@@ -87,6 +87,13 @@ def relay(
     upstream: Annotated[list[str], typer.Option(help="The origin's or another relay's URL; may be given often.")],
     coordinator: Coordinator = DEFAULT_COORDINATOR,
     trainer: Trainer = None,
+    own_url: Annotated[
+        str | None,
+        typer.Option("--url", help="Where peers reach this relay; they share out what the origin sends."),
+    ] = None,
+    peer: Annotated[
+        list[str] | None, typer.Option(help="Another relay of the same upstreams; may be given often. Else the pool's.")
+    ] = None,
     keep: Annotated[int, typer.Option(min=1, help="Newest versions to keep.")] = 5,
     host: Host = "127.0.0.1",
     port: Port = 8500,
@@ -97,23 +104,37 @@ def relay(
         str | None, typer.Option(help="HOST:PORT of /metrics and /healthz; off without.")
     ] = None,
 ) -> None:
-    """Pull the pool's versions from upstreams as they are written, and hand out each shard once it is checked."""
-    from contextlib import closing
+    """Pull the pool's versions from upstreams as they are written, and hand out each shard once it is checked.
+
+    With --url and peers (each --peer, or the relays that the pool names), each relay asks upstreams for a share of
+    the shards and has the others from its peers, so that the origin sends each about once.
+    """
+    from contextlib import ExitStack, closing
 
     from protocol.client import CoordinatorClient
     from protocol.clock import SteadyClock
+    from protocol.shardcast.exchange import Exchange
     from protocol.shardcast.file_server import FileServer
     from protocol.shardcast.forwarder import Forwarder
     from protocol.shardcast.limits import Limits
     from protocol.shardcast.line import weights_client
     from protocol.shardcast.relay import run_relay
+    from protocol.shardcast.relays import Relays
     from protocol.shardcast.releases import CoordinatorReleases
     from protocol.signals import stop_on_signals
 
-    stop = stop_on_signals("shardcast")
-    with closing(CoordinatorClient(coordinator)) as client, weights_client() as http:
+    if peer and own_url is None:
+        raise UsageError("a relay among peers needs its own URL", "--peer without --url", "name what peers call it")
+    stop, clock, relays = stop_on_signals("shardcast"), SteadyClock(), Relays(upstream)
+    with ExitStack() as stack:
+        client = stack.enter_context(closing(CoordinatorClient(coordinator)))
+        http = stack.enter_context(weights_client())
+        exchange = None
+        if own_url is not None:
+            members = (lambda: peer) if peer else lambda: client.pool().shardcast_urls
+            exchange = stack.enter_context(Exchange(own_url, members, upstream, relays, clock))
         releases = CoordinatorReleases(client, trainer)
-        forwarder = Forwarder(root, upstream, releases, http, keep, SteadyClock())
+        forwarder = Forwarder(root, upstream, releases, http, keep, clock, exchange, relays)
         server = FileServer(root, (host, port), Limits(connections, connections_per_ip, bytes_per_second_per_ip))
         run_relay(server, forwarder, stop, metrics_address)
 

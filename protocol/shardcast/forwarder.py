@@ -11,7 +11,7 @@ and fetches what is missing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -21,8 +21,9 @@ from protocol.clock import Clock
 from protocol.errors import ProofpoolError, ShardCorrupt, SignatureInvalid, VerificationFailed
 from protocol.files import write_atomically
 from protocol.shardcast.document import ask_relays, read_document
+from protocol.shardcast.exchange import Exchange
 from protocol.shardcast.listing import LISTING_FILE, Listing, read_listing
-from protocol.shardcast.manifest import MAX_MANIFEST_BYTES, Manifest, read_manifest, version_path
+from protocol.shardcast.manifest import MAX_MANIFEST_BYTES, Manifest, Shard, read_manifest, version_path
 from protocol.shardcast.origin import keep_newest
 from protocol.shardcast.relays import Relay, Relays
 from protocol.shardcast.shard_folder import ShardFolder
@@ -33,6 +34,8 @@ from protocol.wire import ShardListing, Signed, WeightsRelease
 WAIT_SECONDS = 60.0
 """Without progress, for shards that upstreams haven't got yet."""
 POLL_SECONDS = 1.0
+PEER_POLL_SECONDS = 0.25
+"""While peers are waited for."""
 
 
 class Releases(Protocol):
@@ -58,9 +61,14 @@ class Forwarder:
         http: httpx.Client,
         num_kept: int,
         clock: Clock,
+        exchange: Exchange | None = None,
+        relays: Relays | None = None,
     ) -> None:
+        """`exchange` shares out with peers whom upstreams send what; it and this have the same `relays`."""
         self.root = root
-        self.relays = Relays(upstreams)
+        self.relays = relays or Relays(upstreams)
+        self._upstreams = self.relays.all
+        self._exchange = exchange
         self.policy_version: int | None = None
         """The newest version that is here completely."""
         self.trouble = ""
@@ -69,11 +77,20 @@ class Forwarder:
         self._latest: ShardFolder | None = None
         self._listed: Listing | None = None
         """The trainer's newest word on a version that isn't released yet."""
+        self._is_waiting = False
+        """Peers are about to have what is missing."""
+        self._unsigned: set[str] = set()
+        """Where listings were found that aren't believed: each is said once."""
 
     def run(self, stop: threading.Event) -> None:
         """Look for what is new until `stop` is set. What stands in the way is logged, and tried again."""
-        while not self._clock.wait(stop, 0.0 if self._looked() else POLL_SECONDS):
+        while not self._clock.wait(stop, 0.0 if self._looked() else self._pause_seconds):
             pass
+
+    @property
+    def _pause_seconds(self) -> float:
+        """Peers are looked at more often than coordinators."""
+        return PEER_POLL_SECONDS if self._is_waiting else POLL_SECONDS
 
     def look(self) -> bool:
         """Pull what is there now; whether that was anything. Raises ProofpoolError, OSError."""
@@ -100,9 +117,11 @@ class Forwarder:
         manifest = self._manifest(folder, release)
         shards = dict(enumerate(manifest.shards))
         with self._sink(release.policy_version) as sink:
-            work = ShardWork(release.policy_version, shards, sink, self._http, self.relays, self._clock)
-            work.run(wait_seconds=WAIT_SECONDS)
+            self._follow(release.policy_version, shards, sink)
+            self._work(release.policy_version, shards, sink).run(wait_seconds=WAIT_SECONDS)
         sink.complete(shards, self._clock.now())
+        if self._exchange is not None:
+            self._exchange.rest()
         self.policy_version = release.policy_version
         get_logger().info("shardcast.pulled", policy_version=release.policy_version, num_bytes=manifest.num_bytes)
         keep_newest(self.root, self._num_kept)
@@ -135,9 +154,20 @@ class Forwarder:
             return False
         with self._sink(policy_version) as sink:
             missing = {number: one for number, one in listing.shards.items() if sink.here.get(number) != one}
-            work = ShardWork(policy_version, missing, sink, self._http, self.relays, self._clock)
-            work.run()
-        return bool(missing)
+            ready = self._follow(policy_version, missing, sink)
+            self._work(policy_version, {number: missing[number] for number in ready}, sink).run()
+        self._is_waiting = len(ready) < len(missing)
+        return bool(ready)
+
+    def _follow(self, policy_version: int, missing: Mapping[int, Shard], sink: ShardFolder) -> Collection[int]:
+        """Share them out among peers, where there are any; those that somebody would be asked for now."""
+        if self._exchange is None:
+            return missing
+        self._exchange.follow(policy_version, missing, sink)
+        return self._exchange.ready()
+
+    def _work(self, policy_version: int, shards: Mapping[int, Shard], sink: ShardFolder) -> ShardWork:
+        return ShardWork(policy_version, shards, sink, self._http, self.relays, self._clock, self._exchange)
 
     def _sink(self, policy_version: int) -> ShardFolder:
         """The same one for all looks at a version: it knows what it has hashed."""
@@ -149,7 +179,7 @@ class Forwarder:
         """The trainer's newest word, of the first upstream that has a newer one; handed on before what it lists."""
         if self._listed is not None and self._listed.policy_version != policy_version:
             self._listed = None
-        for relay in self.relays.all:
+        for relay in self._upstreams:
             listing = self._ask_for_listing(relay, policy_version)
             if listing is not None and (self._listed is None or listing.goes_on_from(self._listed)):
                 listing.write(self.root / version_path(policy_version))
@@ -166,5 +196,7 @@ class Forwarder:
         except (httpx.HTTPError, httpx.InvalidURL):
             return None
         except (ShardCorrupt, SignatureInvalid, VerificationFailed) as error:
-            get_logger().warning("shardcast.unsigned", url=url, why=str(error))
+            if url not in self._unsigned:
+                self._unsigned.add(url)
+                get_logger().warning("shardcast.unsigned", url=url, why=str(error))
             return None

@@ -49,10 +49,23 @@ class Relays:
         self._chance = chance or random.Random()
         self.all = [Relay(url.rstrip("/")) for url in dict.fromkeys(urls)]
 
-    def draw(self, tried: Collection[str], now: float) -> Relay | None:
-        """One that isn't among `tried`; None where there is none. Liars and who rests come after all others."""
+    def add(self, url: str) -> None:
+        """Another one, unless it is known."""
         with self._lock:
-            left = [relay for relay in self.all if relay.url not in tried]
+            if all(relay.url != url for relay in self.all):
+                self.all = [*self.all, Relay(url)]
+
+    def has_lied(self, url: str) -> bool:
+        with self._lock:
+            return any(relay.lies for relay in self.all if relay.url == url)
+
+    def draw(self, tried: Collection[str], now: float, among: Collection[str] | None = None) -> Relay | None:
+        """One that isn't among `tried`; None where there is none. Liars and who rests come after all others.
+
+        `among`: who may be asked at all; None for everybody.
+        """
+        with self._lock:
+            left = [one for one in self.all if one.url not in tried and (among is None or one.url in among)]
             rested = [relay for relay in left if relay.rests_until <= now]
             honest = [relay for relay in rested or left if not relay.lies]
             candidates = honest or [relay for relay in left if not relay.lies] or rested or left
@@ -84,11 +97,12 @@ class Relays:
         with self._lock:
             relay.num_bytes += num_bytes
 
-    def best_rate_but(self, relay: Relay) -> float:
+    def best_rate_but(self, relay: Relay, among: Collection[str] | None = None) -> float:
         """Bytes per second of the fastest other relay that is neither a liar nor failing; 0 where none is known."""
         with self._lock:
             others = (one for one in self.all if one is not relay and not one.lies and one.success_rate > 1 / 2)
-            return max((one.bytes_per_second for one in others), default=0.0)
+            rates = (one.bytes_per_second for one in others if among is None or one.url in among)
+            return max(rates, default=0.0)
 
     @property
     def lies(self) -> list[Lie]:

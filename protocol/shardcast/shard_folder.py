@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -28,6 +28,7 @@ class ShardFolder:
         self._numbers: dict[Shard, int] = {}
         self._lock = threading.Lock()
         self._parts: dict[Shard, int] = {}
+        self._asked: tuple[int, ...] = ()
         self.here: dict[int, Shard] = {}
         """Checked shards."""
         (folder / "shards").mkdir(parents=True, exist_ok=True)
@@ -42,6 +43,7 @@ class ShardFolder:
                 os.close(descriptor)
                 self._part_path(self._numbers[shard]).unlink(missing_ok=True)
             self._parts.clear()
+            self._asked = ()
 
     def write(self, shard: Shard, at: int, data: memoryview) -> None:
         descriptor = self._part(shard)
@@ -74,6 +76,12 @@ class ShardFolder:
             self._say()
         return {number for number, shard in shards.items() if self.here.get(number) == shard}
 
+    def ask(self, numbers: Iterable[int]) -> None:
+        """Say that upstreams are asked for these just now."""
+        with self._lock:
+            self._asked = tuple(numbers)
+            self._say()
+
     def complete(self, shards: Mapping[int, Shard], now: float) -> None:
         """All of these are here, which is said; remove what isn't among them, of an earlier process or a listing."""
         for path in (self._folder / "shards").iterdir():
@@ -81,13 +89,16 @@ class ShardFolder:
                 path.unlink()
         (self._folder / LISTING_FILE).unlink(missing_ok=True)
         with self._lock:
-            self.here = dict(shards)
+            self.here, self._asked = dict(shards), ()
             self._say(now)
 
     def _say(self, completed_time: float | None = None) -> None:
         """Under the lock."""
         holding = Holding(
-            policy_version=self.policy_version, shards=tuple(sorted(self.here)), completed_time=completed_time
+            policy_version=self.policy_version,
+            shards=tuple(sorted(self.here)),
+            fetching=self._asked,
+            completed_time=completed_time,
         )
         holding.write(self._folder)
 

@@ -7,6 +7,7 @@ several relays had a hand in it nobody is blamed: the shard is fetched once more
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -61,6 +62,11 @@ class Transfer:
 
     shard: Shard
     path: str
+    number: int = 0
+    among: Collection[str] | None = None
+    """URLs that may be asked for it now; None for all."""
+    rivals: Collection[str] | None = None
+    """URLs that could send the rest of it instead of who does; None for all."""
     num_done: int = 0
     senders: list[str] = field(default_factory=list)
     """URLs that the bytes came from."""
@@ -137,6 +143,6 @@ def _check_pace(transfer: Transfer, relay: Relay, relays: Relays, num_bytes: int
         raise httpx.ReadTimeout(f"{num_bytes} bytes only in {seconds:.0f} s, from {relay.url}")
     if seconds < LOOK_SECONDS or transfer.is_whole_only:
         return
-    own, other = num_bytes / seconds, relays.best_rate_but(relay)
+    own, other = num_bytes / seconds, relays.best_rate_but(relay, transfer.rivals)
     if own * SLOWER_TIMES < other and (transfer.shard.num_bytes - transfer.num_done) / other < seconds:
         raise TooSlow(f"{own:.0f} bytes a second from {relay.url}, {other:.0f} from another")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from enum import Enum
 from typing import Protocol
 
 import httpx
@@ -45,6 +46,30 @@ class Sink(PieceSink, Protocol):
         ...
 
 
+class Outcome(Enum):
+    """What asking for a shard came to."""
+
+    HERE = "here"
+    NOT_THERE = "not there"
+    FAILED = "failed"
+
+
+class Route(Protocol):
+    """Whom to ask for which shard, where that isn't the same for all."""
+
+    def take(self, number: int, tried: Collection[str]) -> Collection[str]:
+        """URLs to ask for it now, but for those tried; none where it isn't to be asked for yet."""
+        ...
+
+    def end(self, number: int, url: str, outcome: Outcome) -> None:
+        """What asking came to, once for each time that `take` named somebody; `url` is empty where nobody was asked."""
+        ...
+
+    def rivals(self, url: str) -> Collection[str] | None:
+        """URLs that could send a shard in place of this one; None for all."""
+        ...
+
+
 class ShardWork:
     """What is left of a version, and the threads that fetch it."""
 
@@ -56,15 +81,20 @@ class ShardWork:
         http: httpx.Client,
         relays: Relays,
         clock: Clock,
+        route: Route | None = None,
     ) -> None:
         self._policy_version = policy_version
+        self._route = route
+        self._looked_at = 0.0
         self._sink, self._http, self._relays, self._clock = sink, http, relays, clock
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._fault: Exception | None = None
         here = sink.found(shards)
         path = f"{version_path(policy_version)}/shards"
-        self._queue = deque(Transfer(shard, f"{path}/{index}") for index, shard in shards.items() if index not in here)
+        self._queue = deque(
+            Transfer(shard, f"{path}/{index}", index) for index, shard in shards.items() if index not in here
+        )
         self._num_left = len(self._queue)
         self._num_bytes = sum(shard.num_bytes for shard in shards.values())
         self._done = sum(shards[index].num_bytes for index in here)
@@ -117,40 +147,69 @@ class ShardWork:
                 "try again: what came is kept",
             )
         with self._lock:
-            for _ in range(len(self._queue)):
-                transfer = self._queue.popleft()
-                if transfer.not_before <= now:
+            if self._route is not None and now < self._looked_at + IDLE_SECONDS:
+                return None  # another thread has just found nothing
+            for index, transfer in enumerate(self._queue):
+                if transfer.not_before <= now and self._may_ask(transfer):
+                    del self._queue[index]
                     return transfer
-                self._queue.append(transfer)
+            self._looked_at = now
         return None
+
+    def _may_ask(self, transfer: Transfer) -> bool:
+        """Whether somebody is to be asked for it now, and who."""
+        if self._route is None:
+            return True
+        transfer.among = self._route.take(transfer.number, transfer.tried)
+        return bool(transfer.among)
 
     def _attempt(self, transfer: Transfer) -> None:
         """Ask one relay for what is missing; then the shard is here, or in the queue again."""
-        relay = self._relays.draw(transfer.tried, self._clock.now())
+        relay = self._relays.draw(transfer.tried, self._clock.now(), transfer.among)
         if relay is None:
+            self._end(transfer, "", Outcome.FAILED)
             self._round_over(transfer)
             return
+        if self._route is not None:
+            transfer.rivals = self._route.rivals(relay.url)
+        outcome = Outcome.FAILED
+        try:
+            outcome = self._ask(transfer, relay)
+        finally:
+            self._end(transfer, relay.url, outcome)
+            if outcome is not Outcome.HERE:
+                self._again(transfer, relay)
+
+    def _end(self, transfer: Transfer, url: str, outcome: Outcome) -> None:
+        if self._route is not None:
+            self._route.end(transfer.number, url, outcome)
+            self._looked_at = 0.0
+
+    def _ask(self, transfer: Transfer, relay: Relay) -> Outcome:
         started, first = self._clock.now(), transfer.num_done
+        outcome = Outcome.FAILED
         try:
             receive(transfer, relay, self._relays, self._http, self._sink, self._clock)
             self._check(transfer, relay)
+            outcome = Outcome.HERE
         except NotThere as error:
-            self._again(transfer, relay, error)
-            return
+            transfer.failures.append(error)
+            return Outcome.NOT_THERE
         except Asked as error:
             self._relays.failed(relay, self._clock.now() + min(error.seconds, MOST_REST_SECONDS))
             transfer.was_there = True
-            self._again(transfer, relay, error)
-            return
+            transfer.failures.append(error)
+            return outcome
         except TooSlow as error:
             get_logger().info("shardcast.slow", url=relay.url, why=str(error))
-            self._again(transfer, relay, error)
+            transfer.failures.append(error)
         except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt) as error:
             self._relays.failed(relay)
             transfer.was_there = True
-            self._again(transfer, relay, error)
-            return
+            transfer.failures.append(error)
+            return outcome
         self._relays.succeeded(relay, max(0, transfer.num_done - first), self._clock.now() - started)
+        return outcome
 
     def _check(self, transfer: Transfer, relay: Relay) -> None:
         """A shard of which all bytes came. Raises ShardCorrupt where they are the wrong ones."""
@@ -176,8 +235,7 @@ class ShardWork:
         self._relays.lied(relay, lie)
         get_logger().warning("shardcast.lie", url=lie.url, path=lie.path, expected=lie.expected, found=lie.found)
 
-    def _again(self, transfer: Transfer, relay: Relay, error: Exception) -> None:
-        transfer.failures.append(error)
+    def _again(self, transfer: Transfer, relay: Relay) -> None:
         transfer.tried.add(relay.url)
         with self._lock:
             self._queue.append(transfer)

@@ -1,0 +1,295 @@
+"""The exchange: relays of one origin share out who asks it for which shard, and take the others from each other.
+
+In: this relay's URL and its peers', what peers say they have (`here.json`), and which shards are missing. Out: whom to
+ask for a shard now, if anybody. A shard is first asked of the origin by the relay whose hash with it is the least
+among those that are alive (rendezvous hashing), so that the origin sends it once, and a relay that comes or goes moves
+only its own share. Nobody is waited for without end: who is silent loses its share, who says what isn't so its say, and
+whoever has nothing else to do asks for what others are slow to bring, from the far end of their share.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol, Self
+
+import httpx
+from blake3 import blake3
+
+from protocol.clock import Clock
+from protocol.errors import ShardCorrupt
+from protocol.shardcast.document import read_document
+from protocol.shardcast.holding import HOLDING_FILE, MAX_HOLDING_BYTES, Holding, read_holding
+from protocol.shardcast.line import weights_client
+from protocol.shardcast.manifest import version_path
+from protocol.shardcast.relays import Relays
+from protocol.shardcast.work import Outcome
+
+UPSTREAM_IN_FLIGHT = 4
+"""Shards asked of upstreams at a time: fewer than in all, so that the first is soon whole and can be handed on."""
+MOST_STRIKES = 3
+"""A peer that failed so often, more than it gave, isn't asked for this version any more."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds that peers are waited for."""
+
+    silent: float = 10.0
+    """A peer that can't be asked what it has is taken for dead after this."""
+    idle: float = 3.0
+    """After so long with nothing of one's own to do, and nothing from peers, their share is asked of upstreams."""
+    claim: float = 60.0
+    """What a peer says it is being sent is left to it for so long."""
+    poll: float = 0.25
+    """Between two looks at what a peer has."""
+    answer: float = 5.0
+    """For the answer to such a look."""
+
+
+class Claims(Protocol):
+    """Where this relay says what it is asking upstreams for."""
+
+    def ask(self, numbers: Iterable[int]) -> None:
+        """These and no others."""
+        ...
+
+
+@dataclass
+class _Peer:
+    url: str
+    heard_at: float
+    is_dead: bool = False
+    """At the end of the version before."""
+    shards: frozenset[int] = frozenset()
+    claimed_at: dict[int, float] = field(default_factory=dict)
+    """When it first said that it is being sent a shard."""
+    strikes: int = 0
+
+
+class _Way(Enum):
+    """How a shard is had that is on its way."""
+
+    OWN = "own"
+    STOLEN = "stolen"
+    PEER = "peer"
+
+
+class Exchange:
+    """Threads share it. Example: `with Exchange(url, peers, upstreams, relays, clock) as exchange: exchange.follow(…)`.
+
+    `members`: who takes part, asked for each version; this relay and upstreams may be among them.
+    """
+
+    def __init__(
+        self,
+        own_url: str,
+        members: Callable[[], Sequence[str]],
+        upstreams: Sequence[str],
+        relays: Relays,
+        clock: Clock,
+        patience: Patience | None = None,
+    ) -> None:
+        self._own, self._members, self._relays, self._clock = own_url.rstrip("/"), members, relays, clock
+        self._upstreams = tuple(url.rstrip("/") for url in upstreams)
+        self._patience = patience or Patience()
+        self._peers: dict[str, _Peer] = {}
+        self._lock = threading.Lock()
+        self._over, self._following = threading.Event(), threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._watched: set[str] = set()
+        self._http: httpx.Client | None = None
+        self._policy_version: int | None = None
+        self._missing: set[int] = set()
+        self._ranks: dict[int, list[str]] = {}
+        self._in_hand: dict[int, _Way] = {}
+        self._busy_at = self._thought_at = 0.0
+        self._own_share: set[int] = set()
+        self._stolen: set[int] = set()
+
+    def __enter__(self) -> Self:
+        self._http = weights_client(self._patience.answer)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._over.set()
+        self._following.set()
+        for thread in self._threads:
+            thread.join()
+        if self._http is not None:
+            self._http.close()
+
+    def follow(self, policy_version: int, missing: Collection[int], claims: Claims) -> None:
+        """These shards are wanted from now on; peers are looked at until `rest`."""
+        now, is_new = self._clock.now(), policy_version != self._policy_version
+        if is_new:
+            self._meet(now)
+        with self._lock:
+            self._claims, self._missing = claims, set(missing)
+            self._in_hand.clear()
+            if is_new:
+                self._policy_version, self._ranks = policy_version, {}
+                self._busy_at = now
+            self._think(now)
+        self._following.set()
+
+    def rest(self) -> None:
+        """All of the version is here."""
+        self._following.clear()
+        now = self._clock.now()
+        with self._lock:
+            for peer in self._peers.values():
+                peer.is_dead = now - peer.heard_at >= self._patience.silent
+
+    def take(self, number: int, tried: Collection[str]) -> Collection[str]:
+        """Whom to ask for a shard now, which counts as asked until `end`; nobody where a peer is about to have it."""
+        with self._lock:
+            now = self._clock.now()
+            if now - self._thought_at > self._patience.poll:
+                self._think(now)
+            having = self._having(number, tried)
+            if having:
+                self._in_hand[number] = _Way.PEER
+                return having
+            if number not in self._own_share | self._stolen or len(self._asked) >= UPSTREAM_IN_FLIGHT:
+                return ()
+            self._in_hand[number] = _Way.OWN if number in self._own_share else _Way.STOLEN
+            self._claims.ask(self._asked)
+            return self._upstreams
+
+    def end(self, number: int, url: str, outcome: Outcome) -> None:
+        """What asking came to."""
+        with self._lock:
+            if outcome is Outcome.HERE:
+                for numbers in (self._missing, self._own_share, self._stolen):
+                    numbers.discard(number)
+            way = self._in_hand.pop(number, None)
+            if way is not _Way.STOLEN:
+                self._busy_at = self._clock.now()
+            if way is not _Way.PEER:
+                self._claims.ask(self._asked)
+            peer = self._peers.get(url)
+            if peer is not None:
+                peer.strikes += {Outcome.HERE: -1, Outcome.NOT_THERE: MOST_STRIKES, Outcome.FAILED: 1}[outcome]
+                peer.strikes = max(0, peer.strikes)
+
+    def rivals(self, url: str) -> Collection[str] | None:
+        """Upstreams have rivals in each other only: peers that are faster haven't got what is asked of upstreams."""
+        return self._upstreams if url in self._upstreams else None
+
+    def ready(self) -> set[int]:
+        """Missing shards that somebody would be asked for now."""
+        with self._lock:
+            self._think(self._clock.now())
+            had = {number for number in self._missing if self._having(number, ())}
+            return had | self._own_share | self._stolen
+
+    @property
+    def _asked(self) -> list[int]:
+        return [number for number, way in self._in_hand.items() if way is not _Way.PEER]
+
+    def _having(self, number: int, tried: Collection[str]) -> list[str]:
+        """Peers that say they have it, and may."""
+        return [
+            peer.url
+            for peer in self._peers.values()
+            if number in peer.shards and peer.url not in tried and self._is_trusted(peer)
+        ]
+
+    def _is_trusted(self, peer: _Peer) -> bool:
+        return peer.strikes < MOST_STRIKES and not self._relays.has_lied(peer.url)
+
+    def _think(self, now: float) -> None:
+        """Who asks upstreams for what. Under the lock."""
+        self._thought_at = now
+        alive = {
+            peer.url
+            for peer in self._peers.values()
+            if now - peer.heard_at < self._patience.silent and self._is_trusted(peer)
+        } | {self._own}
+        had = set().union(*(peer.shards for peer in self._peers.values() if self._is_trusted(peer)))
+        wanted = self._missing - had - self._in_hand.keys()
+        orders = {number: [url for url in self._rank(number) if url in alive] for number in wanted}
+        self._own_share = {number for number, order in orders.items() if order[0] == self._own}
+        self._stolen = self._to_steal(orders, now) if not self._own_share else set()
+
+    def _to_steal(self, orders: dict[int, list[str]], now: float) -> set[int]:
+        """Of others' shares, the last ones that nobody is being sent; first those whose next owner this relay is."""
+        is_busy = any(way is not _Way.STOLEN for way in self._in_hand.values())
+        idle = now - self._busy_at
+        if is_busy or idle < self._patience.idle:
+            return set()
+        free = {number for number in orders if not self._is_claimed(number, now)}
+        own_next = {number for number in free if orders[number][1] == self._own}
+        if idle > 2 * self._patience.idle:
+            own_next = own_next or free
+        return set(sorted(own_next)[-UPSTREAM_IN_FLIGHT:])
+
+    def _is_claimed(self, number: int, now: float) -> bool:
+        since = (peer.claimed_at.get(number) for peer in self._peers.values() if self._is_trusted(peer))
+        return any(at is not None and now - at < self._patience.claim for at in since)
+
+    def _rank(self, number: int) -> list[str]:
+        """All who take part, in the order in which they are to ask for a shard: the same at each of them."""
+        if number not in self._ranks:
+
+            def score(url: str) -> bytes:
+                return blake3(f"{self._policy_version}/{number}/{url}".encode()).digest()
+
+            self._ranks[number] = sorted((self._own, *self._peers), key=score)
+        return self._ranks[number]
+
+    def _meet(self, now: float) -> None:
+        """Who takes part in this version. One who was dead is dead until it is heard again."""
+        members = dict.fromkeys(url.rstrip("/") for url in self._members())
+        urls = [url for url in members if url != self._own and url not in self._upstreams]
+        with self._lock:
+            dead = {url for url, peer in self._peers.items() if peer.is_dead}
+            self._peers = {url: _Peer(url, now - self._patience.silent * (url in dead)) for url in urls}
+        for url in urls:
+            self._relays.add(url)
+            if url not in self._watched:
+                self._watched.add(url)
+                thread = threading.Thread(target=self._watch, args=(url,), name="peer", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _watch(self, url: str) -> None:
+        """Look at what a peer has, while anything is missing here."""
+        while not self._over.is_set():
+            self._following.wait()
+            policy_version = self._policy_version
+            if self._over.is_set() or policy_version is None:
+                continue
+            self._hear(url, policy_version)
+            self._clock.wait(self._over, self._patience.poll)
+
+    def _hear(self, url: str, policy_version: int) -> None:
+        if self._http is None:
+            return
+        path = f"{url}/{version_path(policy_version)}/{HOLDING_FILE}"
+        try:
+            data = read_document(self._http, path, MAX_HOLDING_BYTES, self._clock)
+            holding = read_holding(data, policy_version)
+        except httpx.ConnectError:
+            self._lost(url)
+        except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt):
+            return  # it has nothing of this version yet, or is slow to say so: a matter of time
+        else:
+            self._heard(url, holding)
+
+    def _lost(self, url: str) -> None:
+        """Nobody is there: that needn't be waited for."""
+        with self._lock:
+            if url in self._peers:
+                self._peers[url].heard_at = self._clock.now() - self._patience.silent
+
+    def _heard(self, url: str, holding: Holding) -> None:
+        with self._lock:
+            peer, now = self._peers.get(url), self._clock.now()
+            if peer is None or holding.policy_version != self._policy_version:
+                return
+            peer.heard_at, peer.shards = now, frozenset(holding.shards)
+            peer.claimed_at = {number: peer.claimed_at.get(number, now) for number in holding.fetching}

@@ -1,0 +1,364 @@
+"""Relays of one origin that share out its work: what it sends how often, with peers that are there, dead, or liars."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from protocol.clock import SteadyClock
+from protocol.shardcast.exchange import UPSTREAM_IN_FLIGHT, Exchange, Patience
+from protocol.shardcast.file_server import FileServer
+from protocol.shardcast.forwarder import Forwarder
+from protocol.shardcast.holding import Holding
+from protocol.shardcast.line import weights_client
+from protocol.shardcast.manifest import Manifest
+from protocol.shardcast.relays import Lie, Relays
+from protocol.shardcast.work import Outcome
+from tests.unit.protocol.shardcast.relay_world import Asked, published, relay, release_of, send
+from tests.unit.protocol.shardcast.test_forwarder import Announced, cut_off, go_on, shards_in
+
+NO_HURRY = Patience(silent=600.0, idle=600.0, claim=600.0, poll=0.02)
+"""Who waits so long never asks for another's share: what the origin sends then doesn't depend on the machine's pace."""
+HURRY = Patience(silent=0.5, idle=0.2, claim=0.5, poll=0.02, answer=0.5)
+
+
+@dataclass
+class Site:
+    """A relay that runs."""
+
+    root: Path
+    url: str
+    forwarder: Forwarder
+
+
+@contextmanager
+def sites(
+    tmp_path: Path,
+    announced: Announced,
+    upstream: str,
+    num_relays: int = 3,
+    peers: Sequence[str] = (),
+    patience: Patience | None = NO_HURRY,
+    name: str = "relay",
+) -> Iterator[list[Site]]:
+    """So many relays that know each other and `peers`; None for relays that share nothing out."""
+    stop = threading.Event()
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(FileServer(tmp_path / f"{name}{number}", ("127.0.0.1", 0)))
+            for number in range(num_relays)
+        ]
+        urls = [*(server.url for server in servers), *peers]
+        found, threads = [], []
+        for number, server in enumerate(servers):
+            http, relays = stack.enter_context(weights_client()), Relays([upstream])
+            exchange = None
+            if patience is not None:
+                exchange = Exchange(server.url, lambda: urls, [upstream], relays, SteadyClock(), patience)
+                stack.enter_context(exchange)
+            root = tmp_path / f"{name}{number}"
+            forwarder = Forwarder(root, [upstream], announced, http, 5, SteadyClock(), exchange, relays)
+            found.append(Site(root, server.url, forwarder))
+            threads.append(threading.Thread(target=forwarder.run, args=(stop,)))
+        try:
+            for thread in threads:
+                thread.start()
+            yield found
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+
+def wait_for(found: Sequence[Site], version: int) -> None:
+    while any(site.forwarder.policy_version != version for site in found):
+        threading.Event().wait(0.02)
+
+
+def shares(origin: Asked) -> Counter[str]:
+    return Counter(origin.shards)
+
+
+def test_the_origin_sends_each_shard_once_to_relays_that_share_them_out(tmp_path: Path, announced: Announced) -> None:
+    manifest = published(tmp_path)
+    announced.release = release_of(manifest)
+    with relay(tmp_path / "origin") as origin, sites(tmp_path, announced, origin.url) as found:
+        wait_for(found, 0)
+        sent = shares(origin)
+    assert len(sent) == len(manifest.shards) and sent.total() <= 1.1 * len(manifest.shards)
+    for site in found:
+        assert shards_in(site.root, 0) == shards_in(tmp_path / "origin", 0)
+
+
+def test_relays_that_share_nothing_out_are_sent_everything_each(tmp_path: Path, announced: Announced) -> None:
+    manifest = published(tmp_path, num_bytes=5000)
+    announced.release = release_of(manifest)
+    with (
+        relay(tmp_path / "origin") as origin,
+        sites(tmp_path, announced, origin.url, patience=None) as found,
+    ):
+        wait_for(found, 0)
+        assert set(shares(origin).values()) == {3}
+
+
+def test_what_is_being_written_is_shared_out_as_well(tmp_path: Path, announced: Announced) -> None:
+    announced.release = release_of(published(tmp_path, num_bytes=3000))
+    second = published(tmp_path, version=1)
+    cut_off(tmp_path, second, 25)
+    with relay(tmp_path / "origin") as origin, sites(tmp_path, announced, origin.url) as found:
+        wait_for(found, 0)
+        while any(len(shards_in(site.root, 1)) < 25 for site in found):
+            threading.Event().wait(0.02)
+        go_on(tmp_path, second)
+        announced.release = release_of(second)
+        wait_for(found, 1)
+        sent = Counter(path for path, _ in origin.requests if path.startswith("/versions/1/shards/"))
+    assert len(sent) == len(second.shards) and sent.total() <= 1.1 * len(second.shards)
+    for site in found:
+        assert shards_in(site.root, 1) == shards_in(tmp_path / "origin", 1)
+
+
+def test_the_share_of_a_dead_peer_goes_to_the_others(tmp_path: Path, announced: Announced) -> None:
+    manifest = published(tmp_path)
+    announced.release = release_of(manifest)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and doesn't listen: whoever connects is refused
+        dead = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        with relay(tmp_path / "origin") as origin, sites(tmp_path, announced, origin.url, 2, [dead]) as found:
+            wait_for(found, 0)
+            sent = shares(origin)
+    assert sent.total() <= 1.1 * len(manifest.shards)
+    for site in found:
+        assert shards_in(site.root, 0) == shards_in(tmp_path / "origin", 0)
+
+
+def test_a_peer_that_never_answers_is_waited_for_a_while(tmp_path: Path, announced: Announced) -> None:
+    announced.release = release_of(published(tmp_path))
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        with (
+            relay(tmp_path / "origin") as origin,
+            sites(tmp_path, announced, origin.url, 2, [url], HURRY) as found,
+        ):
+            wait_for(found, 0)
+    for site in found:
+        assert shards_in(site.root, 0) == shards_in(tmp_path / "origin", 0)
+
+
+def flips(handler: BaseHTTPRequestHandler, data: bytes) -> None:
+    send(handler, bytes([data[0] ^ 1]) + data[1:])
+
+
+@contextmanager
+def liar(tmp_path: Path, manifest: Manifest, kind: str) -> Iterator[str]:
+    """A peer that says what isn't so."""
+    root = tmp_path / "liar"
+    folder, numbers = root / "versions/0", tuple(range(len(manifest.shards)))
+    folder.mkdir(parents=True)
+    if kind == "wrong bytes":
+        (folder / "shards").symlink_to(tmp_path / "origin/versions/0/shards")
+    claimed = numbers[:10] if kind == "claims" else ()
+    Holding(policy_version=0, shards=() if claimed else numbers, fetching=claimed).write(folder)
+    with relay(root, flips) as asked:
+        yield asked.url
+
+
+@pytest.mark.parametrize("kind", ["wrong bytes", "nothing there", "claims"])
+def test_a_peer_that_lies_costs_time_and_no_bytes(tmp_path: Path, announced: Announced, kind: str) -> None:
+    manifest = published(tmp_path)
+    announced.release = release_of(manifest)
+    with (
+        liar(tmp_path, manifest, kind) as url,
+        relay(tmp_path / "origin") as origin,
+        sites(tmp_path, announced, origin.url, 2, [url], HURRY) as found,
+    ):
+        wait_for(found, 0)
+    for site in found:
+        assert shards_in(site.root, 0) == shards_in(tmp_path / "origin", 0)
+        lies = site.forwarder.relays.lies
+        assert {lie.url for lie in lies} == ({url} if kind == "wrong bytes" else set())
+
+
+def test_relays_of_relays_share_out_what_the_first_ones_have(tmp_path: Path, announced: Announced) -> None:
+    manifest = published(tmp_path)
+    announced.release = release_of(manifest)
+    with (
+        relay(tmp_path / "origin") as origin,
+        sites(tmp_path, announced, origin.url, 1) as near,
+        sites(tmp_path, announced, near[0].url, 2, name="far") as far,
+    ):
+        wait_for([*near, *far], 0)
+        assert shares(origin).total() == len(manifest.shards)
+    for site in far:
+        assert shards_in(site.root, 0) == shards_in(tmp_path / "origin", 0)
+
+
+class Hands:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        return stop.wait(0.01)
+
+
+class Said:
+    """What a relay says it is asking for."""
+
+    numbers: tuple[int, ...] = ()
+
+    def ask(self, numbers: Iterable[int]) -> None:
+        self.numbers = tuple(numbers)
+
+
+ORIGIN, OWN, OTHER, THIRD = "http://origin", "http://own", "http://other", "http://third"
+
+
+@pytest.fixture
+def announced() -> Announced:
+    return Announced()
+
+
+@pytest.fixture
+def clock() -> Hands:
+    return Hands()
+
+
+def alone(clock: Hands, own: str = OWN, members: Sequence[str] = (OWN, OTHER, THIRD)) -> Exchange:
+    """An exchange that hears of peers only what the test tells it."""
+    return Exchange(own, lambda: members, [ORIGIN], Relays([ORIGIN]), clock, Patience())
+
+
+def follow(exchange: Exchange, num_shards: int = 60) -> Said:
+    said = Said()
+    exchange._watched.update((OWN, OTHER, THIRD))  # nobody to ask: no thread is started
+    exchange.follow(3, range(num_shards), said)
+    return said
+
+
+def heard(exchange: Exchange, url: str, shards: Sequence[int] = (), fetching: Sequence[int] = ()) -> None:
+    exchange._heard(url, Holding(policy_version=3, shards=tuple(shards), fetching=tuple(fetching)))
+
+
+def asked_of_origin(exchange: Exchange, num_shards: int = 60) -> list[int]:
+    """What the exchange would have asked of the origin, one after the other."""
+    found = []
+    for number in range(num_shards):
+        if exchange.take(number, ()) == (ORIGIN,):
+            found.append(number)
+            exchange.end(number, ORIGIN, Outcome.HERE)
+    return found
+
+
+def test_every_shard_is_in_the_share_of_exactly_one(clock: Hands) -> None:
+    found = []
+    for own in (OWN, OTHER, THIRD):
+        exchange = alone(clock, own)
+        follow(exchange)
+        found.append(asked_of_origin(exchange))
+    assert sorted(number for share in found for number in share) == list(range(60))
+    assert all(len(share) > 60 / 3 / 2 for share in found), "about a third each"
+
+
+def test_a_peers_share_is_left_to_it_until_it_is_silent(clock: Hands) -> None:
+    exchange = alone(clock)
+    follow(exchange)
+    own = asked_of_origin(exchange)
+    clock.time += 2.9
+    heard(exchange, OTHER)
+    heard(exchange, THIRD)
+    assert asked_of_origin(exchange) == []
+    exchange._lost(OTHER)
+    clock.time += 0.05
+    assert asked_of_origin(exchange) == [], "what is known is thought over now and then, not at each question"
+    clock.time += 0.3
+    taken_over = asked_of_origin(exchange)
+    assert taken_over and not set(taken_over) & set(own) and len(taken_over) < 60 - len(own), "half of its share"
+
+
+def test_who_is_idle_asks_for_what_others_are_slow_to_bring_from_its_far_end(clock: Hands) -> None:
+    exchange = alone(clock, members=(OWN, OTHER))
+    follow(exchange)
+    own = asked_of_origin(exchange)
+    left = sorted(set(range(60)) - set(own))
+    heard(exchange, OTHER, fetching=left[-2:])
+    clock.time += 3.1
+    heard(exchange, OTHER, fetching=left[-2:])
+    assert asked_of_origin(exchange) == left[-2 - UPSTREAM_IN_FLIGHT : -2], "what it is being sent is left to it"
+    for _ in range(10):
+        clock.time += 6.0
+        heard(exchange, OTHER, fetching=left[-2:])
+    clock.time += 0.3
+    assert asked_of_origin(exchange)[-1] in left[-2:], "but not for ever"
+
+
+def test_who_waits_for_an_answer_is_not_idle(clock: Hands) -> None:
+    exchange = alone(clock, members=(OWN, OTHER))
+    said = follow(exchange)
+    own = sorted(exchange.ready())
+    for number in own[1:]:
+        exchange.take(number, ())
+        exchange.end(number, ORIGIN, Outcome.HERE)
+    exchange.take(own[0], ())
+    assert said.numbers == (own[0],), "peers see what this relay is being sent"
+    clock.time += 60.0
+    heard(exchange, OTHER)
+    assert asked_of_origin(exchange) == []
+    exchange.end(own[0], ORIGIN, Outcome.HERE)
+    clock.time += 3.1
+    heard(exchange, OTHER)
+    assert asked_of_origin(exchange) != []
+
+
+def test_upstreams_are_asked_for_a_few_at_a_time(clock: Hands) -> None:
+    exchange = alone(clock, members=(OWN,))
+    said = follow(exchange)
+    asked = [number for number in range(60) if exchange.take(number, ())]
+    assert asked == list(range(UPSTREAM_IN_FLIGHT)) == list(said.numbers)
+    assert exchange.take(UPSTREAM_IN_FLIGHT, ()) == ()
+    exchange.end(2, ORIGIN, Outcome.HERE)
+    assert exchange.take(UPSTREAM_IN_FLIGHT, ()) == (ORIGIN,) and exchange.take(2, ()) == ()
+
+
+def test_what_a_peer_has_is_asked_of_it_unless_it_failed_or_lied(clock: Hands) -> None:
+    exchange = alone(clock, members=(OWN, OTHER))
+    follow(exchange)
+    heard(exchange, OTHER, range(60))
+    assert exchange.take(7, ()) == [OTHER]
+    assert exchange.take(7, (OTHER,)) in ((), (ORIGIN,))
+    exchange.end(7, OTHER, Outcome.FAILED)
+    assert exchange.take(8, ()) == [OTHER], "once is no reason"
+    exchange.end(8, OTHER, Outcome.NOT_THERE)
+    assert exchange.take(9, ()) != [OTHER], "it said that it had it"
+    lied = alone(clock, members=(OWN, OTHER))
+    follow(lied)
+    heard(lied, OTHER, range(60))
+    one = next(relay for relay in lied._relays.all if relay.url == OTHER)
+    lied._relays.lied(one, Lie(OTHER, "versions/3/shards/0", "0x01", "0x02"))
+    assert lied.take(9, ()) != [OTHER]
+
+
+def test_a_peer_that_was_dead_is_not_waited_for_at_the_next_version(clock: Hands) -> None:
+    exchange = alone(clock, members=(OWN, OTHER))
+    follow(exchange)
+    exchange._lost(OTHER)
+    exchange.rest()
+    clock.time += 100.0
+    exchange.follow(4, range(60), Said())
+    assert len(exchange.ready()) == 60
+    exchange._heard(OTHER, Holding(policy_version=4, shards=()))
+    assert len(exchange.ready()) < 60
