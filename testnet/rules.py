@@ -14,11 +14,11 @@ from protocol.canonical import canonical_hash
 from protocol.errors import UsageError
 from protocol.files import write_atomically
 from protocol.rules import Rules, Thresholds
+from protocol.rules_document import completed_rules, partial_document
 from protocol.tokenizer import TOKENIZER_FILE, Tokenizer
 from protocol.weights import CONFIG_FILE
 from protocol.weights_parts import weights_files
 from testnet.task import ENVIRONMENT_CONFIG, ENVIRONMENT_NAME, MAX_NEW_TOKENS
-from verifier.calibration.subject import completed_rules, partial_document
 from verifier.thresholds import names, read_thresholds, thresholds_for, thresholds_of
 
 GROUP_SIZE = 8

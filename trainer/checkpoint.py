@@ -13,6 +13,7 @@ one whole tensor besides its own rows. With several machines ROOT lies on a disk
 
 from __future__ import annotations
 
+import re
 import shutil
 import warnings
 from collections import deque
@@ -43,6 +44,8 @@ from trainer.step_record import Arithmetic, StateHash, StepRecord, hashing, name
 
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
 RECORD_FILE = "step.json"
+VERSION = re.compile("0|[1-9][0-9]*")
+"""Names of checkpoints' folders; others, such as `7.aside`, are somebody's own."""
 PUBLISHED_RECORD_FILE = "training.json"
 
 Start = Literal["newest", "anew"] | Annotated[int, Field(ge=0)]
@@ -99,7 +102,7 @@ class CheckpointStore:
         return checkpoint
 
     def peek(self, at: Start) -> int | None:
-        """The version where a run starts; None for the base model. Raises ConfigError, changes nothing."""
+        """The version where a run starts; None for the base model. Raises as `of` does, changes nothing."""
         versions = self.versions()
         if at == "anew" and versions:
             raise ConfigError(
@@ -108,7 +111,7 @@ class CheckpointStore:
                 "give it a data_dir of its own, or resume the newest",
             )
         if isinstance(at, str):
-            return versions[-1] if versions else None
+            return self.of(versions[-1]).policy_version if versions else None
         return self.of(at).policy_version
 
     def of(self, policy_version: int) -> Checkpoint:
@@ -121,9 +124,16 @@ class CheckpointStore:
                 "name one of these; `keep_checkpoints` says how many stay",
             )
         try:
-            return Checkpoint(folder, StepRecord.model_validate_json((folder / RECORD_FILE).read_bytes()))
+            record = StepRecord.model_validate_json((folder / RECORD_FILE).read_bytes())
         except (OSError, ValidationError) as error:
             raise _damaged(folder, error) from error
+        if record.policy_version != policy_version:
+            raise ProofpoolError(
+                "a checkpoint's folder has the name of another policy version",
+                f"{folder / RECORD_FILE} is of version {record.policy_version}",
+                f"name the folder {record.policy_version} again, or move it away if there is one of that name",
+            )
+        return Checkpoint(folder, record)
 
     def save(
         self,
@@ -186,11 +196,13 @@ class CheckpointStore:
     def versions(self) -> Sequence[int]:
         """Of whole checkpoints, oldest first."""
         folders = self.root.iterdir() if self.root.is_dir() else ()
-        return sorted(int(path.name) for path in folders if path.name.isdigit())
+        return sorted(int(path.name) for path in folders if VERSION.fullmatch(path.name) and path.is_dir())
 
     def _reference_hash(self, learner: Learner) -> str | None:
         """It is frozen: looked at once, by all ranks."""
-        if learner.reference is not None and self._reference is None:
+        if learner.reference is None:
+            return self._base_hash(learner) if learner.recipe.objective.kl_coefficient else None
+        if self._reference is None:
             self._reference = weights_hash(learner.reference.model)
         return self._reference
 

@@ -10,14 +10,13 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from protocol.checks.basis import read_document
 from protocol.engines.base import Engine
 from protocol.environments.registry import environment_of
 from protocol.errors import UsageError
 from protocol.files import write_atomically
 from protocol.lock import FolderLock
 from protocol.progress import Progress
-from protocol.rules import Rules
+from protocol.rules_document import unjudged_rules
 from protocol.tokenizer import Tokenizer
 from protocol.weights_parts import weights_files
 from trainer.problem_filter import (
@@ -47,8 +46,9 @@ def filter_run(
     tiers: Sequence[TierBounds] = (),
 ) -> FilterReport:
     """Raises UsageError for an impossible range, ConfigError for another environment than the rules'."""
-    rules = read_document(rules_file, Rules)
-    environment = environment_of(rules.environment, Tokenizer.load(model))
+    tokenizer = Tokenizer.load(model)
+    rules = unjudged_rules(rules_file, tokenizer)
+    environment = environment_of(rules.environment, tokenizer)
     if first + num_problems > environment.num_problems:
         raise UsageError(
             "there aren't so many problems",

@@ -21,7 +21,7 @@ from protocol.forward import CausalLM
 from trainer.advantages import AdvantageScale
 from trainer.bins import NO_SAMPLES, Bin, cost, pack
 from trainer.figures import StepFigures, Tally
-from trainer.lora import LoraConfig
+from trainer.lora import LoraConfig, switched_off
 from trainer.loss import ObjectiveConfig, TokenRows, token_shares, token_values
 from trainer.policy import Policy, whole
 from trainer.ranks import ALONE, Ranks
@@ -69,6 +69,7 @@ class Learner:
     """Model and optimizer, and what a batch does to them.
 
     `reference` is the frozen model that the recipe's KL term holds to; it must be there where that term is used.
+    Adapters hold to what they are added to, which is there already.
     With several `ranks` each of them has a learner, all are given the same batches, and each takes its share of the
     bins; where it has fewer than others, it computes on nothing, since layers are gathered by all ranks at once.
     """
@@ -80,7 +81,7 @@ class Learner:
         reference: CausalLM | Policy | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        if recipe.objective.kl_coefficient and reference is None:
+        if recipe.objective.kl_coefficient and recipe.lora is None and reference is None:
             raise ConfigError("the recipe has a KL term and no reference", "recipe.objective.kl_coefficient is above 0")
         self.policy = _policy(model)
         if self.policy.lora != recipe.lora:
@@ -100,7 +101,7 @@ class Learner:
 
     def learn(self, batch: TrainingBatch, policy_version: int) -> StepFigures:
         """Take the optimizer steps of one batch, starting from `policy_version`."""
-        tally = Tally(self.recipe.objective.clip, self.reference is not None)
+        tally = Tally(self.recipe.objective.clip, self.recipe.objective.kl_coefficient > 0)
         parts = split_groups(len(batch.samples), batch.group_size, self.recipe.optimizer_steps)
         fixed = self._fixed(batch, parts)
         for part in parts:
@@ -131,8 +132,15 @@ class Learner:
 
     def _fixed(self, batch: TrainingBatch, parts: Sequence[Sequence[int]]) -> Fixed:
         later = [place for part in parts[1:] for place in part]
-        reference = None if self.reference is None else self.logprobs(batch, self.reference)
-        return Fixed(frozenset(parts[0]), self.logprobs(batch, places=later), reference)
+        return Fixed(frozenset(parts[0]), self.logprobs(batch, places=later), self._reference_logprobs(batch))
+
+    def _reference_logprobs(self, batch: TrainingBatch) -> list[Tensor] | None:
+        if not self.recipe.objective.kl_coefficient:
+            return None
+        if self.reference is not None:
+            return self.logprobs(batch, self.reference)
+        with switched_off(self.model):
+            return self.logprobs(batch)
 
     def _update(self, part: Sequence[int], batch: TrainingBatch, fixed: Fixed, tally: Tally) -> None:
         """One optimizer step on the samples of `part`, its gradient summed over bins."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import torch
@@ -65,11 +67,14 @@ class Adapted(nn.Module):
         self.lora_a = nn.Parameter(weight.new_empty(rank, plain.in_features))
         self.lora_b = nn.Parameter(weight.new_empty(plain.out_features, rank))
         self.scale = lora.scale
+        self.is_on = True
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in] to [..., out]."""
-        added = functional.linear(functional.linear(x, self.lora_a), self.lora_b)
         frozen = (linear if torch.is_grad_enabled() else product)(x, self.weight, self.bias)
+        if not self.is_on:
+            return frozen
+        added = functional.linear(functional.linear(x, self.lora_a), self.lora_b)
         return frozen.add(added, alpha=self.scale)
 
 
@@ -80,6 +85,19 @@ def adapt(model: CausalLM, lora: LoraConfig) -> None:
         for target in lora.targets:
             owner = layer.self_attn if hasattr(layer.self_attn, target) else layer.mlp
             setattr(owner, target, Adapted(getattr(owner, target), lora))
+
+
+@contextmanager
+def switched_off(model: nn.Module) -> Iterator[None]:
+    """During the block the model computes what it did before it was adapted."""
+    adapted = [module for module in model.modules() if isinstance(module, Adapted)]
+    for module in adapted:
+        module.is_on = False
+    try:
+        yield
+    finally:
+        for module in adapted:
+            module.is_on = True
 
 
 def is_adapter(name: str) -> bool:

@@ -62,7 +62,8 @@ class ObjectiveConfig(BaseModel):
     clip: ClipConfig = ClipConfig()
     normalisation: Normalisation = "token"
     kl_coefficient: float = Field(default=0.0, ge=0)
-    """β. Above 0, the base model is kept as the reference, and its log-probs cost one more forward pass."""
+    """β. Above 0, the base model is kept as the reference, and its log-probs cost one more forward pass. Of adapters it
+    is the model that they are added to, which is there already."""
     entropy_coefficient: float = Field(default=0.0, ge=0)
     """η."""
     importance_cap: float | None = Field(default=None, gt=0)

@@ -148,7 +148,7 @@ def _state(shape: _Shape) -> Iterator[MemoryPart]:
     yield _part("master weights", shape.kept_on, own, "float32, this rank's rows")
     if shape.recipe.lora is not None:
         yield _part("adapters", shape.kept_on, trained, f"rank {shape.recipe.lora.rank}, float32, this rank's rows")
-    if shape.recipe.objective.kl_coefficient:
+    if shape.recipe.objective.kl_coefficient and shape.recipe.lora is None:
         yield _part("reference", shape.kept_on, own, "the frozen model of the KL term, float32, this rank's rows")
     yield _part("gradients", shape.kept_on, trained, "float32, this rank's rows")
     yield _part("optimizer", shape.kept_on, 2 * trained, "AdamW's two means, float32, this rank's rows")

@@ -110,7 +110,7 @@ def build_crew(config: TrainerConfig, ranks: Ranks) -> Crew:
     """This rank's learner and checkpoints."""
     policy = Policy.load(config.base_model, ranks, config.scale, config.recipe.lora)
     reference = None
-    if config.recipe.objective.kl_coefficient:
+    if config.recipe.objective.kl_coefficient and config.recipe.lora is None:
         reference = Policy.load(config.base_model, ranks, config.scale).requires_grad_(False)
     learner = Learner(policy, config.recipe, reference, ranks)
     return Crew(learner, CheckpointStore(config.data_dir / "checkpoints", config.keep_checkpoints), config.base_model)

@@ -19,13 +19,12 @@ import torch
 from pydantic import Field
 
 from protocol.canonical import hex0x, keccak256
-from protocol.checks.basis import read_document
 from protocol.clock import Clock
 from protocol.config import RoleConfig
 from protocol.engines.base import Completion, Engine, generate, requests_of
 from protocol.environments.base import Environment, Problem
 from protocol.environments.registry import environment_of
-from protocol.errors import UsageError
+from protocol.errors import ProofpoolError, UsageError
 from protocol.files import write_atomically
 from protocol.forward import CausalLM
 from protocol.heap import return_large_blocks
@@ -36,6 +35,7 @@ from protocol.prover import in_task_order, reward_of, rollout_of
 from protocol.randomness import task_seed
 from protocol.rollouts import Rollout
 from protocol.rules import Rules
+from protocol.rules_document import unjudged_rules
 from protocol.tokenizer import TOKENIZER_FILE, Tokenizer
 from protocol.weights import save_checkpoint
 from protocol.wire import ZERO_ADDRESS
@@ -46,6 +46,9 @@ from trainer.metrics_file import FILE_NAME, MetricsFile
 from trainer.policy import Policy
 from trainer.samples import TrainingBatch, batch_of
 
+DEFAULT_BATCHES = 64
+"""Batches' worth of rollouts that a step generates at most where the configuration doesn't say."""
+
 
 class RehearsalConfig(RoleConfig):
     """What is rehearsed."""
@@ -53,7 +56,7 @@ class RehearsalConfig(RoleConfig):
     base_model: Path
     """Hugging Face folder of policy version 0."""
     rules: Path
-    """The pool's rules, as the coordinator serves them (`GET /v1/rules/HASH`)."""
+    """The pool's rules, as the coordinator serves them (`GET /v1/rules/HASH`), or as much of them as is decided."""
     data_dir: Path
     """metrics.jsonl, and the versions while they are needed."""
     num_steps: int = Field(default=12, ge=1)
@@ -64,6 +67,8 @@ class RehearsalConfig(RoleConfig):
     """Groups that make a batch."""
     drop_flat_groups: bool = True
     """The online filter: groups whose task rewards are all equal don't count, and more are generated."""
+    max_rollouts: int | None = Field(default=None, ge=1)
+    """A step that has generated so many, and has no batch yet, ends the rehearsal; without it, 64 times a batch."""
     max_batch: int = Field(default=256, ge=1, le=65_536)
     """Rollouts that decode together."""
     seed: int = Field(default=0, ge=0)
@@ -83,10 +88,15 @@ class Gathered:
     """A batch, and what it took."""
 
     batch: TrainingBatch
-    num_generated: int
-    """Rollouts, those of dropped groups included."""
     num_dropped: int
     """Groups without variance."""
+    num_surplus: int
+    """Groups that the last task has beyond the batch: a pool's next batch would have those that are young enough."""
+
+    @property
+    def num_generated(self) -> int:
+        """Rollouts that the batch took, those of dropped groups included, and no surplus."""
+        return len(self.batch.samples) + self.num_dropped * self.batch.group_size
 
 
 class Rehearsal:
@@ -122,27 +132,43 @@ class Rehearsal:
         for step in range(1, self.config.num_steps + 1):
             started = self.clock.now()
             progress.doing(f"step {step}")
-            gathered = self.gather(max(0, step - 1 - self.config.lag))
+            gathered = self.gather(step, progress)
             figures = self.learner.learn(gathered.batch, step - 1)
             self.publish(step)
             self.report(step, self.evaluate(step), gathered, figures, self.clock.now() - started)
             progress.step()
 
-    def gather(self, policy_version: int) -> Gathered:
-        """As many groups as a batch takes, from that version."""
-        self.engine.load(self._version_folder(policy_version))
-        kept: list[Rollout] = []
-        num_generated = num_dropped = 0
-        wanted = self.config.groups_per_step * self.rules.group_size
+    def gather(self, step: int, progress: Steps) -> Gathered:
+        """As many groups as a batch takes. Raises ProofpoolError where that takes more than `max_rollouts`."""
+        version = max(0, step - 1 - self.config.lag)
+        self.engine.load(self._version_folder(version))
+        kept: list[list[Rollout]] = []
+        num_dropped = num_surplus = 0
+        wanted, size = self.config.groups_per_step, self.rules.group_size
+        most = self.config.max_rollouts or DEFAULT_BATCHES * wanted * size
         while len(kept) < wanted:
-            for group in self._task(policy_version):
-                num_generated += len(group)
-                if self.config.drop_flat_groups and len({rollout.task_reward for rollout in group}) == 1:
+            if (len(kept) + num_dropped) * size >= most:
+                raise self._too_flat(version, len(kept), num_dropped)
+            for group in self._task(version):
+                if len(kept) == wanted:
+                    num_surplus += 1
+                elif self.config.drop_flat_groups and len({rollout.task_reward for rollout in group}) == 1:
                     num_dropped += 1
                 else:
-                    kept += group
-        batch = batch_of(kept[:wanted], self.rules, self.config.recipe.advantage_scale)
-        return Gathered(batch, num_generated, num_dropped)
+                    kept.append(group)
+            progress.still(f"step {step}: {len(kept)} of {wanted} groups, {num_dropped} dropped without variance")
+        rollouts = [rollout for group in kept for rollout in group]
+        return Gathered(batch_of(rollouts, self.rules, self.config.recipe.advantage_scale), num_dropped, num_surplus)
+
+    def _too_flat(self, version: int, num_kept: int, num_dropped: int) -> ProofpoolError:
+        num_rollouts = (num_kept + num_dropped) * self.rules.group_size
+        return ProofpoolError(
+            "too few groups have rewards that differ",
+            f"{num_rollouts} rollouts of version {version} gave {num_kept} of {self.config.groups_per_step}: in "
+            f"{num_dropped} of {num_kept + num_dropped} groups all task rewards are equal",
+            "take problems of another difficulty (`proofpool trainer filter`), a larger group_size in the rules, a "
+            "larger `max_rollouts`, or set `drop_flat_groups = false`",
+        )
 
     def publish(self, policy_version: int) -> None:
         """The version as a pool would have it: bf16, in a folder of its own; what nobody asks for again goes."""
@@ -178,7 +204,8 @@ class Rehearsal:
         if gathered is not None and figures is not None:
             self._num_generated += gathered.num_generated
             line |= asdict(figures)
-            line |= {"num_dropped_groups": gathered.num_dropped, "num_generated_rollouts": self._num_generated}
+            line |= {"num_dropped_groups": gathered.num_dropped, "num_surplus_groups": gathered.num_surplus}
+            line |= {"num_generated_rollouts": self._num_generated}
         if rates is not None:
             line |= {"held_back_average": rates.average, "held_back_at_least_once": rates.at_least_once}
         self._metrics.append(line)
@@ -212,11 +239,12 @@ class Rehearsal:
 
 def rehearse(config: RehearsalConfig, engine: Engine, clock: Clock, progress: Steps) -> None:
     """Make everything that the configuration names, and run it. Raises ConfigError where they don't fit."""
-    rules = read_document(config.rules, Rules)
-    environment = environment_of(rules.environment, Tokenizer.load(config.base_model))
+    tokenizer = Tokenizer.load(config.base_model)
+    rules = unjudged_rules(config.rules, tokenizer)
+    environment = environment_of(rules.environment, tokenizer)
     return_large_blocks()
     torch.set_num_threads(config.num_threads)
-    needs_reference = bool(config.recipe.objective.kl_coefficient)
+    needs_reference = config.recipe.objective.kl_coefficient > 0 and config.recipe.lora is None
     reference = CausalLM.load(config.base_model).eval().requires_grad_(False) if needs_reference else None
     policy = Policy(CausalLM.load(config.base_model)).adapted(config.recipe.lora)
     learner = Learner(policy, config.recipe, reference)

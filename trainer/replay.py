@@ -129,7 +129,7 @@ class Replayer:
         if lora is not None:
             _check("the base model", weights_hash(policy.model), record.base)
         reference = None
-        if record.reference is not None:
+        if record.reference not in (None, record.base):  # adapters hold to what they are added to
             base = self._base_folder("this step's recipe holds to a reference", "its KL coefficient is above 0")
             reference = Policy.load(base, self.ranks, self.scale).requires_grad_(False)
             _check("the reference", weights_hash(reference.model), record.reference)

@@ -8,33 +8,21 @@ and, where there is no document, short sums as questions.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from protocol.canonical import hex0x
 from protocol.checks.case import Terms
 from protocol.environments.base import Environment
-from protocol.environments.registry import environment_of, load_environment
-from protocol.errors import ConfigError, UsageError
+from protocol.environments.registry import environment_of
+from protocol.errors import UsageError
 from protocol.rules import Rules
+from protocol.rules_document import completed_rules, partial_document
 from protocol.tokenizer import TOKENIZER_FILE, Tokenizer
 from protocol.weights import CONFIG_FILE, ModelConfig
 from protocol.weights_parts import weights_files
 from verifier.thresholds import default_thresholds
 
-DEFAULT_ENVIRONMENT: dict[str, Any] = {
-    "name": "reasoning_gym",
-    "config": {
-        "dataset": "chain_sum",
-        "parameters": {"min_terms": 2, "max_terms": 5, "min_digits": 1, "max_digits": 2, "allow_negation": False},
-        "answer_marker": "#",
-    },
-}
 POLICY_VERSION = 0
 
 
@@ -81,37 +69,8 @@ def load_subject(folder: Path, rules_file: Path | None = None) -> Subject:
         raise UsageError("there is no such model folder", f"{folder}", "name a folder in Hugging Face format")
     config, tokenizer = ModelConfig.load(folder), Tokenizer.load(folder)
     document = partial_document(rules_file) if rules_file else {}
-    rules = completed_rules(document, tokenizer)
+    rules = completed_rules({"thresholds": default_thresholds(), **document}, tokenizer)
     return Subject(folder, rules, environment_of(rules.environment, tokenizer), config)
-
-
-def partial_document(path: Path) -> dict[str, Any]:
-    """As much of a pool's rules as is decided. Raises UsageError for a file that isn't a JSON object."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} can't be read as rules", str(error).splitlines()[0]) from error
-    if not isinstance(document, dict):
-        raise UsageError(f"{path} can't be read as rules", "it isn't a JSON object")
-    return document
-
-
-def completed_rules(document: Mapping[str, Any], tokenizer: Tokenizer) -> Rules:
-    """The document with what it leaves out filled in. Raises ConfigError where that doesn't make rules."""
-    named = document.get("environment", DEFAULT_ENVIRONMENT)
-    filled = {"thresholds": default_thresholds(), **document, "environment": named}
-    try:
-        if "environment_hash" not in named:
-            environment = load_environment(named["name"], named.get("config", {}), tokenizer)
-            filled["environment"] = {**named, "environment_hash": environment.environment_hash}
-        return Rules.model_validate(filled)
-    except (ValidationError, KeyError, TypeError) as error:
-        why = (
-            "; ".join(f"{e['loc']}: {e['msg']}" for e in error.errors())
-            if isinstance(error, ValidationError)
-            else f"{error}"
-        )
-        raise ConfigError("the rules can't be used", why, "docs/protocol.md describes them") from error
 
 
 def _file_hash(path: Path) -> str:

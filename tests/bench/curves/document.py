@@ -14,7 +14,6 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from protocol.files import write_atomically
-from testnet.rules import GROUP_SIZE
 from tests.bench.curves.arms import Arm
 from trainer.problem_filter import FilterReport
 
@@ -96,28 +95,13 @@ def curve_of(lines: Sequence[Mapping[str, Any]]) -> Curve:
     return Curve(
         looks=tuple(line["step"] for line in looks),
         pass_rates=tuple(_short(line["held_back_average"]) for line in looks),
-        generated=_generated(steps),
+        generated=column("num_generated_rollouts"),
         entropy=column("entropy"),
         kl_to_worker=column("kl_to_worker"),
         grad_norm=column("grad_norm"),
         ratio_p99=column("ratio_p99"),
         delta_share=column("ratio_delta_share"),
     )
-
-
-def _generated(steps: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    """Rollouts that a pool generates up to each step, by the share of groups that were dropped.
-
-    A rehearsal works task by task, and throws away what its last task has beyond the batch; a pool's next batch has it.
-    """
-    found, total, before = [], 0.0, 0
-    for line in steps:
-        num_rollouts = line["num_generated_rollouts"] - before
-        num_dropped = line["num_dropped_groups"] * GROUP_SIZE
-        total += line["num_rollouts"] * num_rollouts / (num_rollouts - num_dropped)
-        before = line["num_generated_rollouts"]
-        found.append(round(total, 1))
-    return tuple(found)
 
 
 def filtered_of(report: FilterReport) -> Filtered:

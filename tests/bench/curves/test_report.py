@@ -92,8 +92,7 @@ def test_a_document_is_read_as_it_was_written(document: Document, tmp_path: Path
 def test_a_curve_is_made_of_a_runs_lines() -> None:
     step = {
         "num_rollouts": 64,
-        "num_generated_rollouts": 128,
-        "num_dropped_groups": 4,
+        "num_generated_rollouts": 88,
         "entropy": 0.123456789,
         "kl_to_worker": 0.0,
         "grad_norm": 1.0,
@@ -101,8 +100,7 @@ def test_a_curve_is_made_of_a_runs_lines() -> None:
     step |= {"ratio_p99": 1.1, "ratio_delta_share": 0.0}
     found = curve_of([{"step": 0, "held_back_average": 0.4}, {"step": 1, **step}])
     assert (found.looks, found.pass_rates, found.rollouts(), found.entropy) == ((0,), (0.4,), (0,), (0.12346,))
-    # 4 of 16 groups are dropped: a pool that keeps what is left over generates 64 / 0.75 for a batch of 64.
-    assert found.generated == (85.3,)
+    assert found.generated == (88,)
 
 
 def test_the_committed_page_has_the_committed_figures() -> None:

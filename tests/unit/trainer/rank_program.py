@@ -48,7 +48,9 @@ def make_crew(folder: Path, ranks: Ranks, scale: ScaleConfig) -> Crew:
     changes = folder / "recipe.json"
     recipe = RecipeConfig.model_validate(RECIPE | (json.loads(changes.read_text()) if changes.exists() else {}))
     policy = Policy.load(folder / "base", ranks, scale, recipe.lora)
-    reference = Policy.load(folder / "base", ranks, scale).requires_grad_(False)
+    reference = None
+    if recipe.lora is None:
+        reference = Policy.load(folder / "base", ranks, scale).requires_grad_(False)
     learner = Learner(policy, recipe, reference, ranks)
     return Crew(learner, CheckpointStore(folder / "checkpoints", keep=100), folder / "base")
 

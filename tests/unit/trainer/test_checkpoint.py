@@ -172,3 +172,32 @@ def test_a_run_starts_at_the_newest_anew_or_at_a_version(
     assert start is not None and start.policy_version == 1
     assert list(store.versions()) == [0, 1]
     assert (store.root / "2.aside").is_dir()
+
+
+def test_a_folder_with_another_versions_name_is_refused(make_learner: Callable[..., Learner], tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    for version in range(2):
+        store.save(make_learner(), version, None, tmp_path)
+    (store.root / "1").rename(store.root / "7")
+    looks: list[Callable[[], object]] = [
+        lambda: store.of(7),
+        store.newest,
+        lambda: store.start("newest"),
+        lambda: store.peek("newest"),
+        lambda: store.peek(7),
+    ]
+    for look in looks:
+        with pytest.raises(ProofpoolError, match="name of another policy version.*7/step.json is of version 1"):
+            look()
+    assert store.of(0).policy_version == 0
+    (store.root / "7").rename(store.root / "1")
+    assert store.of(1).policy_version == 1
+
+
+@pytest.mark.parametrize("name", ["07", "²", "1.aside", "-1", "one"])
+def test_other_names_are_no_checkpoints(make_learner: Callable[..., Learner], tmp_path: Path, name: str) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    store.save(make_learner(), 0, None, tmp_path)
+    (store.root / name).mkdir()
+    (store.root / "5").write_text("a file")
+    assert list(store.versions()) == [0]

@@ -18,7 +18,7 @@ from tests.unit.trainer.conftest import weights_of
 from trainer.batch_file import BatchFile
 from trainer.checkpoint import CheckpointStore
 from trainer.learner import Learner, RecipeConfig
-from trainer.lora import TARGETS, Adapted, LoraConfig, first_values, is_adapter, num_adapter_parameters
+from trainer.lora import TARGETS, Adapted, LoraConfig, first_values, is_adapter, num_adapter_parameters, switched_off
 from trainer.memory import estimate_memory
 from trainer.policy import Policy
 from trainer.ranks import ALONE, ScaleConfig
@@ -229,6 +229,53 @@ def test_the_estimate_knows_of_adapters(base: Path) -> None:
     assert with_lora.num_trained == num_adapter_parameters(model.weight_shapes(), lora) < without.num_trained
     assert sizes["adapters"] == sizes["gradients"] == 4 * with_lora.num_trained
     assert "head's gradient" not in sizes
+
+
+WITH_REFERENCE = {"objective": {"kl_coefficient": 0.5}}
+
+
+def test_a_kl_term_holds_to_what_adapters_are_added_to_without_another_model(
+    make_learner: MakeLearner, make_model: Callable[[], CausalLM], batch: TrainingBatch
+) -> None:
+    own = make_learner(**WITH_REFERENCE)
+    given = Learner(Policy(make_model()).adapted(own.recipe.lora), own.recipe, make_model().requires_grad_(False))
+    assert own.reference is None and given.reference is not None
+    for version in range(3):
+        figures = own.learn(batch, version)
+        assert figures == given.learn(batch, version)
+    assert figures.kl_to_reference is not None and figures.kl_to_reference > 1e-4
+    assert torch.equal(weights_of(own), weights_of(given))
+    adapted, plain = own.logprobs(batch), Learner(make_model(), RecipeConfig()).logprobs(batch)
+    with switched_off(own.model):
+        assert all(torch.equal(a, b) for a, b in zip(own.logprobs(batch), plain, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(own.logprobs(batch), adapted, strict=True))  # and on again
+    assert not any(torch.equal(a, b) for a, b in zip(adapted, plain, strict=True))
+
+
+def test_adapters_are_on_again_after_an_error(make_learner: MakeLearner) -> None:
+    learner = make_learner()
+    adapted = [module for module in learner.model.modules() if isinstance(module, Adapted)]
+    with pytest.raises(RuntimeError, match="on the way"), switched_off(learner.model):
+        assert adapted and not any(module.is_on for module in adapted)
+        raise RuntimeError("on the way")
+    assert all(module.is_on for module in adapted)
+
+
+def test_without_adapters_a_kl_term_needs_a_reference(make_model: Callable[[], CausalLM]) -> None:
+    with pytest.raises(ConfigError, match="no reference"):
+        Learner(make_model(), RecipeConfig.model_validate(WITH_REFERENCE))
+
+
+def test_a_step_with_that_reference_is_recorded_and_replayed(
+    make_learner: MakeLearner, batch: TrainingBatch, batch_file: BatchFile, base: Path, tmp_path: Path
+) -> None:
+    learner, store = make_learner(**WITH_REFERENCE), CheckpointStore(tmp_path / "checkpoints")
+    first = store.save(learner, 0, None, base)
+    for version in range(2):
+        learner.learn(batch, version)
+        first = store.save(learner, version + 1, batch_file, base, first)
+    assert first.record.reference == first.record.base is not None
+    assert replay_from(store.root, 2, None, base, 0.0).holds
 
 
 def test_adapted_projections_are_the_named_ones(make_learner: MakeLearner) -> None:

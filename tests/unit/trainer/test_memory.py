@@ -86,6 +86,8 @@ def test_state_is_four_bytes_a_parameter_for_each_of_four_and_dealt_over_ranks()
 def test_each_setting_moves_what_it_is_for() -> None:
     assert part(of(), "reference") == 0
     assert part(of(recipe={"objective": {"kl_coefficient": 0.1}}), "reference") == part(of(), "master weights")
+    with_adapters = {"objective": {"kl_coefficient": 0.1}, "lora": {"rank": 2}}
+    assert part(of(recipe=with_adapters), "reference") == 0  # what they are added to is there already
     assert part(of(recipe={"max_tokens": 16_384}), "activations") * 2 == part(of(), "activations")
     assert part(of(recompute_activations=True), "activations") < part(of(), "activations") / 2
     assert part(of(compute_dtype="bfloat16"), "activations") * 2 == part(of(), "activations")

@@ -16,9 +16,9 @@ from protocol.engines.base import generate
 from protocol.engines.torch import TorchEngine
 from protocol.environments.base import Environment, Tier
 from protocol.environments.registry import load_environment
-from protocol.errors import ConfigError, MalformedFile, UsageError
+from protocol.errors import ConfigError, MalformedFile, ProofpoolError, UsageError
 from protocol.lock import FolderLock
-from protocol.progress import Unseen
+from protocol.progress import Steps, Unseen
 from protocol.rules import EnvironmentRules, LengthRules, Rules, SamplingRules
 from protocol.tokenizer import Tokenizer
 from protocol.weights import load_weights
@@ -32,6 +32,7 @@ from trainer.lora import LoraConfig
 from trainer.problem_filter import FilterPlan, FilterReport, TierBounds, report_of, with_tiers
 from trainer.rehearsal import RehearsalConfig, rehearse
 
+UNSEEN = Unseen()
 FEW_PROBLEMS = {**ENVIRONMENT_CONFIG, "num_problems": 200}
 
 
@@ -54,18 +55,17 @@ def small_rules(rules: Rules, environment: Environment, tmp_path: Path) -> Path:
 def run(small_rules: Path, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     """Rehearse, and give the lines of metrics.jsonl."""
 
-    def make(name: str, lora: LoraConfig | None = None, **settings: Any) -> list[dict[str, Any]]:
+    def make(
+        name: str, lora: LoraConfig | None = None, progress: Steps = UNSEEN, **settings: Any
+    ) -> list[dict[str, Any]]:
         recipe = RecipeConfig(learning_rate=1e-4, warmup_steps=0, optimizer_steps=1, grad_norm_clip=1.0, lora=lora)
         config = RehearsalConfig(
             base_model=BASE_MODEL,
-            rules=small_rules,
             data_dir=tmp_path / name,
-            groups_per_step=2,
-            num_held_back=4,
             recipe=recipe,
-            **settings,
+            **{"rules": small_rules, "groups_per_step": 2, "num_held_back": 4, **settings},
         )
-        rehearse(config, TorchEngine(max_batch=8), SystemClock(), Unseen())
+        rehearse(config, TorchEngine(max_batch=8), SystemClock(), progress)
         return [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
 
     return make
@@ -104,8 +104,65 @@ def test_groups_without_variance_are_replaced_and_counted(run: Callable[..., lis
     kept, dropped = (run(name, num_steps=1, drop_flat_groups=drop)[1] for name, drop in (("kept", False), ("d", True)))
     assert kept["num_rollouts"] == dropped["num_rollouts"] == 8
     assert (kept["num_dropped_groups"], kept["num_generated_rollouts"]) == (0, 8)
-    assert dropped["num_generated_rollouts"] >= 8 + 4 * dropped["num_dropped_groups"] - 4
+    assert dropped["num_generated_rollouts"] == 8 + 4 * dropped["num_dropped_groups"]
     assert dropped["grad_norm"] > 0
+
+
+def test_what_a_task_has_beyond_the_batch_is_surplus_and_not_what_the_batch_took(
+    run: Callable[..., list[dict[str, Any]]],
+) -> None:
+    lines = run("surplus", num_steps=2, groups_per_step=3, drop_flat_groups=False)[1:]  # tasks of 2 groups of 4
+    assert [line["num_surplus_groups"] for line in lines] == [1, 1]
+    assert [line["num_generated_rollouts"] for line in lines] == [12, 24]
+
+
+class Told:
+    """Progress, as it was told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def doing(self, what: str) -> None:
+        self.lines.append(what)
+
+    still = doing
+
+    def step(self) -> None:
+        self.lines.append("done")
+
+
+def test_a_task_without_variance_ends_the_rehearsal_and_says_so(
+    run: Callable[..., list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainer.rehearsal.reward_of", lambda *args: 0.0)
+    told = Told()
+    with pytest.raises(ProofpoolError) as raised:
+        run("flat", num_steps=1, num_held_back=0, max_rollouts=20, progress=told)
+    assert "24 rollouts of version 0 gave 0 of 2: in 6 of 6 groups" in raised.value.why
+    assert told.lines == ["step 1", *(f"step 1: 0 of 2 groups, {n} dropped without variance" for n in (2, 4, 6))]
+    monkeypatch.setattr("trainer.rehearsal.DEFAULT_BATCHES", 2)
+    with pytest.raises(ProofpoolError, match="too few groups"):
+        run("by_default", num_steps=1, num_held_back=0)
+    lines = run("all", num_steps=1, num_held_back=0, max_rollouts=1, drop_flat_groups=False, progress=(told := Told()))
+    assert lines[1]["num_generated_rollouts"] == 8
+    assert told.lines == ["step 1", "step 1: 2 of 2 groups, 0 dropped without variance", "done"]
+
+
+def test_rules_may_be_undecided_where_nobody_judges(
+    run: Callable[..., list[dict[str, Any]]], small_rules: Path, tmp_path: Path
+) -> None:
+    document = json.loads(small_rules.read_text())
+    del document["thresholds"], document["environment"]["environment_hash"]
+    partial = tmp_path / "partial.json"
+    partial.write_text(json.dumps(document))
+
+    def weights(name: str) -> list[float]:
+        return [line["grad_norm"] for line in run(name, rules=tmp_path / f"{name}.json", num_steps=1)[1:]]
+
+    assert weights("partial") == weights("rules")
+    partial.write_text(json.dumps(document | {"group_size": "many"}))
+    with pytest.raises(ConfigError, match="the rules can't be used"):
+        run("wrong", rules=partial, num_steps=1)
 
 
 def test_a_folder_with_a_run_is_not_written_over(run: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:
