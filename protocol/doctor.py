@@ -28,6 +28,7 @@ EXTRAS = {
     "torch": "worker, verifier, trainer",
     "tokenizers": "worker, verifier, trainer",
     "reasoning_gym": "worker, verifier, trainer",
+    "math_verify": "worker, verifier, trainer (the environment `math`)",
     "fastapi": "coordinator",
     "sqlalchemy": "coordinator",
     "eth_tester": "testnet (only where anvil isn't to be had)",

@@ -20,7 +20,10 @@ from protocol.tokenizer import Tokenizer
 Loader = Callable[[dict[str, Any], Tokenizer], Environment]
 
 ENTRY_POINT_GROUP = "proofpool.environments"
-BUILT_IN = {"reasoning_gym": "protocol.environments.reasoning_gym"}
+BUILT_IN = {
+    "math": "protocol.environments.math_problems",
+    "reasoning_gym": "protocol.environments.reasoning_gym",
+}
 """Name to module; imported when asked for."""
 
 
