@@ -1,0 +1,1 @@
+"""SHARDCAST over shaped links: network namespaces, the hosts in them, and what is measured."""
