@@ -5,6 +5,7 @@ In: relays, a path, and what to make of the bytes. Out: that; the answer is cut 
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ import httpx
 from protocol.canonical import hex0x, keccak256
 from protocol.clock import Clock
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable
-from protocol.shardcast.line import answer_pieces
+from protocol.shardcast.line import LOOK, answer_pieces
 from protocol.shardcast.relays import Lie, Relay, Relays
 from protocol.shardcast.transfer import GRACE_SECONDS, LEAST_BYTES_PER_SECOND
 from protocol.telemetry import get_logger
@@ -25,6 +26,9 @@ T = TypeVar("T")
 ROUNDS = 3
 PAUSE_SECONDS = 0.2
 """After a round, doubled with each, with jitter."""
+FIRST_PATIENCE_SECONDS = 1.0
+"""A relay that says nothing for so long is left for the next one; four times as long in the next round, and in the last
+one as long as its line allows."""
 PIECE_BYTES = 64 << 10
 
 
@@ -43,11 +47,12 @@ def ask_relays(
     """
     failures: list[Exception] = []
     for round_ in range(ROUNDS):
+        patience = FIRST_PATIENCE_SECONDS * 4**round_ if round_ + 1 < ROUNDS else math.inf
         tried: set[str] = set()
         while relay := relays.draw(tried, clock.now()):
             tried.add(relay.url)
             try:
-                return _ask(http, relays, relay, path, limit, accept, clock, promised)
+                return _ask(http, relays, relay, path, limit, accept, clock, promised, patience)
             except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt) as error:
                 relays.failed(relay)
                 failures.append(error)
@@ -73,8 +78,9 @@ def _ask(
     accept: Callable[[bytes], T],
     clock: Clock,
     promised: str,
+    patience_seconds: float,
 ) -> T:
-    data = read_document(http, f"{relay.url}/{path}", limit, clock)
+    data = read_document(http, f"{relay.url}/{path}", limit, clock, patience_seconds)
     try:
         return accept(data)
     except ShardCorrupt:
@@ -85,21 +91,29 @@ def _ask(
         raise
 
 
-def read_document(http: httpx.Client, url: str, limit: int, clock: Clock) -> bytes:
-    """The body at `url`, never more than `limit` bytes of it, nor longer than these may take.
+def read_document(http: httpx.Client, url: str, limit: int, clock: Clock, patience_seconds: float = math.inf) -> bytes:
+    """The body at `url`, never more than `limit` bytes of it, nor longer than these may take, nor so long a silence.
 
     Raises httpx.HTTPError, httpx.InvalidURL, ShardCorrupt.
     """
-    deadline = clock.now() + GRACE_SECONDS + limit / LEAST_BYTES_PER_SECOND
-    with http.stream("GET", url, headers={"Accept-Encoding": "identity"}, follow_redirects=False) as answer:
+    heard = clock.now()
+    deadline = heard + GRACE_SECONDS + limit / LEAST_BYTES_PER_SECOND
+
+    def look() -> None:
+        if clock.now() - heard > patience_seconds:
+            raise httpx.ReadTimeout(f"nothing for {patience_seconds:.0f} s from {url}")
+
+    headers, looks = {"Accept-Encoding": "identity"}, {LOOK: look}
+    with http.stream("GET", url, headers=headers, follow_redirects=False, extensions=looks) as answer:
         answer.raise_for_status()
         if answer.headers.get("content-encoding", "identity") != "identity":  # it could unfold without bound
             raise ShardCorrupt("a server sent an encoded body", f"{answer.headers['content-encoding']} from {url}")
         data = bytearray()
         for piece in answer_pieces(answer, memoryview(bytearray(PIECE_BYTES))):
             data += piece
+            heard = clock.now()
             if len(data) > limit:
                 raise ShardCorrupt("a server sent more bytes than were promised", f"over {limit} from {url}")
-            if clock.now() > deadline:
+            if heard > deadline:
                 raise httpx.ReadTimeout(f"{len(data)} bytes only, from {url}", request=answer.request)
     return bytes(data)

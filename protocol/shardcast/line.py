@@ -3,14 +3,16 @@
 In: requests of an `httpx.Client`. Out: answers of which `answer_pieces` reads the body with one copy in place of four,
 which is what lets a core take in gigabytes a second. Connections are kept and used again. Redirects aren't followed.
 An answer has to come in whole within a timeout, and longer by what it has brought at a least rate: a relay that sends a
-byte now and then holds nobody up.
+byte now and then holds nobody up. While nothing comes, whoever asked is given a look every quarter of a second.
 """
 
 from __future__ import annotations
 
+import errno
 import http.client
 import io
-import math
+import os
+import select
 import socket
 import ssl
 import threading
@@ -27,9 +29,12 @@ from protocol.patience import LEAST_OF_WEIGHTS, impatient
 
 READINTO = "proofpool.readinto"
 """The extension of an answer that reads its body into a buffer: `(memoryview) -> number of bytes`, 0 at the end."""
+LOOK = "proofpool.look"
+"""The extension of a request that is called while nothing comes, and may raise to leave the answer: `() -> None`."""
 LINE_TIMEOUT_SECONDS = 60.0
 PIECE_SECONDS = 0.25
-TIMEOUT_STEP_SECONDS = 1.0
+WAKE_BYTES = 256 << 10
+"""A thread isn't woken for less of a body, unless nothing more comes: a hundred threads have two cores."""
 
 
 def weights_client(timeout_seconds: float = LINE_TIMEOUT_SECONDS) -> httpx.Client:
@@ -55,7 +60,7 @@ def answer_pieces(answer: httpx.Response, buffer: memoryview) -> Iterator[memory
             if num_here == len(buffer) or time.monotonic() - since > PIECE_SECONDS:
                 yield buffer[:num_here]
                 num_here, since = 0, time.monotonic()
-    except httpx.TransportError:
+    except Exception:
         if num_here:
             yield buffer[:num_here]  # what came before it broke off is as good as the rest
         raise
@@ -82,7 +87,7 @@ class Line(httpx.BaseTransport):
             raise httpx.ReadTimeout(str(error) or "no answer in time", request=request) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise httpx.ConnectError(f"{type(error).__name__}: {error}", request=request) from error
-        body = _Body(answer, request, lambda is_whole: self._give_back(place, connection, is_whole))
+        body = _Body(answer, request, connection.wake_at, lambda is_whole: self._give_back(place, connection, is_whole))
         return httpx.Response(
             answer.status, headers=answer.getheaders(), stream=body, extensions={READINTO: body.readinto}
         )
@@ -108,7 +113,7 @@ class Line(httpx.BaseTransport):
     def _send(self, connection: _Connection, request: httpx.Request) -> http.client.HTTPResponse:
         try:
             headers = {name: value for name, value in request.headers.items() if name != "connection"}
-            connection.asked()
+            connection.asked(request.extensions.get(LOOK))
             connection.request(request.method, request.url.raw_path.decode("ascii"), headers=headers)
             answer = connection.getresponse()
             connection.answered()
@@ -148,79 +153,139 @@ class _Connection(http.client.HTTPConnection):
     ) -> None:
         super().__init__(host, port, timeout=timeout)
         self._seconds, self._least, self._tls = timeout, least_bytes_per_second, tls
+        self._plain: socket.socket | None = None
+        self._wakes_at = 1
         self.asked()
 
-    def asked(self) -> None:
+    def asked(self, look: Callable[[], None] | None = None) -> None:
         """Another answer is waited for from now on; its head has the timeout and no longer."""
-        self._since, self._num_bytes, self._is_body = time.monotonic(), 0, False
+        self._since, self._num_bytes, self._is_body, self._look = time.monotonic(), 0, False, look
+        self.wake_at(1)
 
     def answered(self) -> None:
         """The head is here; the body gains time by its bytes."""
         self._is_body = True
 
     def connect(self) -> None:
-        super().connect()
-        if self._tls is not None:
-            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self.host)
-        self.sock = _TimedSocket(self.sock, self._left, self._count)
+        sock = _connected(self.host, self.port, self.wait)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.settimeout(self._seconds)
+            if self._tls is None:
+                self._plain, self._wakes_at = sock, 1
+            else:
+                sock = self._tls.wrap_socket(sock, server_hostname=self.host)
+            sock.settimeout(PIECE_SECONDS)
+        except BaseException:
+            sock.close()
+            raise
+        self.sock = _TimedSocket(sock, self)
 
-    def _count(self, num_bytes: int) -> None:
+    def came(self, num_bytes: int) -> None:
         if self._is_body:
             self._num_bytes += num_bytes
 
-    def _left(self) -> float:
-        """Seconds for the next piece. Raises TimeoutError where there are none."""
+    def wake_at(self, num_bytes: int) -> None:
+        """Sleep from now on until so much is there, which the other end is going to send."""
+        if self._plain is not None and num_bytes != self._wakes_at:  # setting it is a system call
+            self._plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, num_bytes)
+            self._wakes_at = num_bytes
+
+    def check_time(self) -> None:
+        """Raises TimeoutError where it is over."""
         waited = time.monotonic() - self._since
-        left = self._seconds + self._num_bytes / self._least - waited
-        if left <= 0:
+        if waited >= self._seconds + self._num_bytes / self._least:
             raise TimeoutError(f"only {self._num_bytes} bytes came in {waited:.1f} s")
-        return min(self._seconds, left)
+
+    def wait(self) -> None:
+        """Nothing came for a while. Raises TimeoutError as well, and whatever the one who asked raises."""
+        self.check_time()
+        self.wake_at(1)
+        if self._look is not None:
+            self._look()
+
+
+def _connected(host: str, port: int, wait: Callable[[], None]) -> socket.socket:
+    """A socket that doesn't block; `wait` is called now and then, and may raise. Raises OSError."""
+    fault = OSError(errno.EHOSTUNREACH, f"{host} has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            number = sock.connect_ex(address)
+            if number == errno.EINPROGRESS:
+                _until_writable(sock, wait)
+                number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if number == 0:
+                return sock
+        except BaseException:
+            sock.close()
+            raise
+        sock.close()
+        fault = OSError(number, os.strerror(number))
+    raise fault
+
+
+def _until_writable(sock: socket.socket, wait: Callable[[], None]) -> None:
+    poll = select.poll()
+    poll.register(sock, select.POLLOUT)
+    while not poll.poll(PIECE_SECONDS * 1000):
+        wait()
 
 
 class _TimedSocket:
-    """What `http.client` uses of a socket, each read with a timeout of its own."""
+    """What `http.client` uses of a socket, each read with a time of its own."""
 
-    def __init__(self, sock: socket.socket, left: Callable[[], float], count: Callable[[int], None]) -> None:
-        self._sock, self._left, self._count = sock, left, count
+    def __init__(self, sock: socket.socket, connection: _Connection) -> None:
+        self._sock, self._connection = sock, connection
 
     def sendall(self, data: Any) -> None:
         self._sock.sendall(data)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_TimedReads(self._sock, self._left, self._count))
+        return io.BufferedReader(_TimedReads(self._sock, self._connection))
 
     def close(self) -> None:
         self._sock.close()
 
 
 class _TimedReads(io.RawIOBase):
-    def __init__(self, sock: socket.socket, left: Callable[[], float], count: Callable[[int], None]) -> None:
-        self._sock, self._left, self._count = sock, left, count
-        self._timeout = math.inf
-        self._raw = sock.makefile("rb", buffering=0)  # keeps the socket open for the body once the connection is closed
+    def __init__(self, sock: socket.socket, connection: _Connection) -> None:
+        self._sock, self._connection = sock, connection
+        self._open = sock.makefile(
+            "rb", buffering=0
+        )  # keeps the socket open for the body once the connection is closed
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        left = self._left()
-        if not left <= self._timeout <= left + TIMEOUT_STEP_SECONDS:  # setting it is a system call
-            self._sock.settimeout(left)
-            self._timeout = left
-        num_bytes = self._raw.readinto(buffer) or 0
-        self._count(num_bytes)
-        return num_bytes
+        while True:
+            self._connection.check_time()
+            try:
+                num_bytes = self._sock.recv_into(buffer)
+            except TimeoutError:
+                self._connection.wait()
+                continue
+            self._connection.came(num_bytes)
+            return num_bytes
 
     def close(self) -> None:
-        self._raw.close()
+        self._open.close()
         super().close()
 
 
 class _Body(httpx.SyncByteStream):
     """An answer's body; `readinto` and iterating read the same bytes."""
 
-    def __init__(self, answer: http.client.HTTPResponse, request: httpx.Request, end: Callable[[bool], None]) -> None:
-        self._answer, self._request, self._end = answer, request, end
+    def __init__(
+        self,
+        answer: http.client.HTTPResponse,
+        request: httpx.Request,
+        wake_at: Callable[[int], None],
+        end: Callable[[bool], None],
+    ) -> None:
+        self._answer, self._request, self._wake_at, self._end = answer, request, wake_at, end
         self._left = None if answer.chunked else answer.length
         self._is_over = False
 
@@ -253,6 +318,7 @@ class _Body(httpx.SyncByteStream):
             return len(data)
         if self._left == 0:
             return 0
+        self._wake_at(min(self._left, len(buffer), WAKE_BYTES))
         num_bytes = self._answer.fp.readinto1(buffer[: self._left])
         if num_bytes == 0:
             raise http.client.IncompleteRead(b"", self._left)

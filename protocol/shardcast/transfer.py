@@ -7,7 +7,7 @@ several relays had a hand in it nobody is blamed: the shard is fetched once more
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from blake3 import blake3
 from protocol.canonical import hex0x
 from protocol.clock import Clock
 from protocol.errors import ShardCorrupt
-from protocol.shardcast.line import answer_pieces
+from protocol.shardcast.line import LOOK, answer_pieces
 from protocol.shardcast.manifest import Shard
 from protocol.shardcast.relays import Relay, Relays
 
@@ -30,6 +30,10 @@ LOOK_SECONDS = 2.0
 """A relay's pace is judged after this long."""
 SLOWER_TIMES = 4.0
 """A relay that is this many times slower than the best other one is left, if that saves time."""
+LEAST_SAVED_SECONDS = 1.0
+"""Less isn't worth a connection."""
+LAST_LOOK_SECONDS, LAST_SLOWER_TIMES, LAST_SAVED_SECONDS = 1.0, 2.0, 0.3
+"""The same once no shard waits any more: threads are idle, and the version is as late as its last shard."""
 
 
 class PieceSink(Protocol):
@@ -101,21 +105,43 @@ class Transfer:
 
 
 def receive(
-    transfer: Transfer, relay: Relay, relays: Relays, http: httpx.Client, sink: PieceSink, clock: Clock
+    transfer: Transfer,
+    relay: Relay,
+    relays: Relays,
+    http: httpx.Client,
+    sink: PieceSink,
+    clock: Clock,
+    is_last: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Ask `relay` for what is missing of a shard. Raises httpx.HTTPError, httpx.InvalidURL, ShardCorrupt, and ours."""
+    """Ask `relay` for what is missing of a shard; `is_last`: whether no other shard waits for somebody to fetch it.
+
+    Raises httpx.HTTPError, httpx.InvalidURL, ShardCorrupt, and ours.
+    """
     if transfer.is_whole_only:
         transfer.restart()
+    if transfer.num_done == transfer.shard.num_bytes:
+        return
     first, started = transfer.num_done, clock.now()
+
+    def look() -> None:
+        seconds = clock.now() - started
+        pace = (transfer.num_done - first) / max(seconds, 1e-6)
+        relays.paced(relay, transfer.path, pace, seconds)
+        _check_pace(transfer, relay, relays, pace, seconds, is_last)
+
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={first}-"} if first else {})
-    with http.stream("GET", f"{relay.url}/{transfer.path}", headers=headers, follow_redirects=False) as answer:
+    url, looks = f"{relay.url}/{transfer.path}", {LOOK: look}
+    with (
+        relays.asked(relay, transfer.path) as answered,
+        http.stream("GET", url, headers=headers, follow_redirects=False, extensions=looks) as answer,
+    ):
+        answered()
         _check_head(answer, transfer)
         transfer.senders.append(relay.url)
-        buffer = memoryview(bytearray(PIECE_BYTES))
-        for piece in answer_pieces(answer, buffer):
+        for piece in answer_pieces(answer, memoryview(bytearray(PIECE_BYTES))):
             transfer.add(piece, sink)
             relays.brought(relay, len(piece))
-            _check_pace(transfer, relay, relays, transfer.num_done - first, clock.now() - started)
+            look()
     if transfer.num_done < transfer.shard.num_bytes:
         raise httpx.ReadError(f"{transfer.num_done} of {transfer.shard.num_bytes} bytes came", request=answer.request)
 
@@ -137,12 +163,23 @@ def _check_head(answer: httpx.Response, transfer: Transfer) -> None:
         transfer.restart()
 
 
-def _check_pace(transfer: Transfer, relay: Relay, relays: Relays, num_bytes: int, seconds: float) -> None:
-    """Whether to stay with this relay for what is missing."""
-    if seconds > GRACE_SECONDS + num_bytes / LEAST_BYTES_PER_SECOND:
-        raise httpx.ReadTimeout(f"{num_bytes} bytes only in {seconds:.0f} s, from {relay.url}")
-    if seconds < LOOK_SECONDS or transfer.is_whole_only:
+def _check_pace(
+    transfer: Transfer, relay: Relay, relays: Relays, pace: float, seconds: float, is_last: Callable[[], bool]
+) -> None:
+    """Whether to stay with this relay for what is missing.
+
+    While other shards wait, one connection that is slow takes nothing from them: only a relay is left that is slow on
+    all of its connections.
+    """
+    missing = transfer.shard.num_bytes - transfer.num_done
+    if seconds > GRACE_SECONDS + pace * seconds / LEAST_BYTES_PER_SECOND:
+        raise httpx.ReadTimeout(f"{pace * seconds:.0f} bytes only in {seconds:.0f} s, from {relay.url}")
+    is_end = is_last()
+    look, times, least_saved = LOOK_SECONDS, SLOWER_TIMES, LEAST_SAVED_SECONDS
+    if is_end:
+        look, times, least_saved = LAST_LOOK_SECONDS, LAST_SLOWER_TIMES, LAST_SAVED_SECONDS
+    if seconds < look or transfer.is_whole_only or not missing:
         return
-    own, other = num_bytes / seconds, relays.best_rate_but(relay, transfer.rivals)
-    if own * SLOWER_TIMES < other and (transfer.shard.num_bytes - transfer.num_done) / other < seconds:
+    own, other = pace if is_end else relays.pace(relay), relays.best_pace_but(relay, transfer.rivals)
+    if own * times < other and missing / max(own, 1.0) - missing / other > least_saved:
         raise TooSlow(f"{own:.0f} bytes a second from {relay.url}, {other:.0f} from another")

@@ -189,7 +189,7 @@ class ShardWork:
         started, first = self._clock.now(), transfer.num_done
         outcome = Outcome.FAILED
         try:
-            receive(transfer, relay, self._relays, self._http, self._sink, self._clock)
+            receive(transfer, relay, self._relays, self._http, self._sink, self._clock, lambda: not self._queue)
             self._check(transfer, relay)
             outcome = Outcome.HERE
         except NotThere as error:
@@ -202,6 +202,7 @@ class ShardWork:
             return outcome
         except TooSlow as error:
             get_logger().info("shardcast.slow", url=relay.url, why=str(error))
+            transfer.tried.clear()  # it didn't fail, and is no step towards giving up
             transfer.failures.append(error)
         except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt) as error:
             self._relays.failed(relay)

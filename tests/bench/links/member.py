@@ -1,4 +1,4 @@
-"""Who is in a network of shaped links: an origin, relays, clients; a process each, forked from one that has all imports.
+"""Who is in a network of shaped links: an origin, relays, clients; forked from a process that has all imports.
 
 In: a pipe. A member says that it is ready, is told when to begin, and says what came of it.
 """
@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from protocol.clock import SteadyClock
+from protocol.errors import SignatureInvalid
 from protocol.shardcast.client import fetch
+from protocol.shardcast.exchange import Exchange
 from protocol.shardcast.file_server import FileServer
 from protocol.shardcast.forwarder import Forwarder
 from protocol.shardcast.limits import Limits
 from protocol.shardcast.line import weights_client
-from protocol.shardcast.relays import Relay
-from protocol.wire import WeightsRelease
+from protocol.shardcast.relays import Relay, Relays
+from protocol.wire import ShardListing, Signed, WeightsRelease
 from tests.bench.links.namespace import enter
 
 PORT = 8500
@@ -108,14 +110,22 @@ class Announced:
     def newest(self) -> WeightsRelease | None:
         return self.release
 
+    def check(self, listing: Signed[ShardListing]) -> ShardListing:
+        raise SignatureInvalid("nothing is written ahead of its release here", "no listing")
 
-def forward(pipe: Connection, root: Path, upstreams: list[str], release: WeightsRelease) -> None:
-    """A relay that has nothing until it is told to begin."""
-    announced, stop = Announced(release), threading.Event()
+
+def forward(
+    pipe: Connection, root: Path, own_url: str, upstreams: list[str], peers: list[str], release: WeightsRelease
+) -> None:
+    """A relay that has nothing until it is told to begin; with peers it shares out what upstreams send."""
+    stop, clock, relays = threading.Event(), SteadyClock(), Relays(upstreams)
     with ExitStack() as stack:
         http = stack.enter_context(weights_client())
         server = stack.enter_context(FileServer(root, ANYWHERE, Limits(connections_per_ip=1024)))
-        forwarder = Forwarder(root, upstreams, announced, http, 5, SteadyClock())
+        exchange = Exchange(own_url, lambda: peers, upstreams, relays, clock) if peers else None
+        if exchange is not None:
+            stack.enter_context(exchange)
+        forwarder = Forwarder(root, upstreams, Announced(release), http, 5, clock, exchange, relays)
         before = time.process_time()
         pipe.send("ready")
         pipe.recv()
@@ -135,7 +145,9 @@ def client(pipe: Connection, urls: list[str], release: WeightsRelease, folder: P
     before, started = os.times(), time.monotonic()
     try:
         with weights_client() as http:
-            fetched = fetch(http, urls, release, folder, wait_seconds=PATIENCE_SECONDS, deadline_seconds=DEADLINE_SECONDS)
+            fetched = fetch(
+                http, urls, release, folder, wait_seconds=PATIENCE_SECONDS, deadline_seconds=DEADLINE_SECONDS
+            )
     except Exception as error:  # a fault is a finding of the test
         pipe.send(Got(time.monotonic() - started, 0.0, False, fault=f"{type(error).__name__}: {error}"))
         return

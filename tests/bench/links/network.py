@@ -45,9 +45,11 @@ class Network:
         side = "near" if host in self._sides["near"] else "far"
         return f"{NET[side]}.{2 + list(self._sides[side]).index(host)}"
 
-    def cut(self, host: str) -> None:
-        """Pull the plug of a host: what is sent to it is lost, and nobody says so."""
-        ip("link set line down", namespace=self.namespace(host))
+    def lose(self, host: str) -> None:
+        """What is sent to a host is lost from now on, and nobody says so."""
+        side = "near" if host in self._sides["near"] else "far"
+        nobody = f"{self.address(host)} lladdr 02:00:00:00:00:01 dev switch nud permanent"
+        ip(f"neigh replace {nobody}", namespace=own(side))
 
     def __enter__(self) -> Self:
         sweep()
@@ -72,7 +74,10 @@ class Network:
         self._stack.callback(lag.kill)
         assert lag.stdout is not None and lag.stdout.readline() == "ready\n"
         for side, other in OTHER.items():
-            lines = (f"link set {DEVICE} up mtu {PACKET_BYTES} txqueuelen 20000", f"route add {NET[other]}.0/24 dev {DEVICE}")
+            lines = (
+                f"link set {DEVICE} up mtu {PACKET_BYTES} txqueuelen 20000",
+                f"route add {NET[other]}.0/24 dev {DEVICE}",
+            )
             ip(*lines, namespace=own(side))
 
     def _made(self, name: str) -> str:
@@ -82,7 +87,11 @@ class Network:
 
     def _switch(self, side: str) -> None:
         name = self._made(side)
-        lines = ("link set lo up", f"link add switch mtu {PACKET_BYTES} type bridge", f"addr add {NET[side]}.1/24 dev switch")
+        lines = (
+            "link set lo up",
+            f"link add switch mtu {PACKET_BYTES} type bridge",
+            f"addr add {NET[side]}.1/24 dev switch",
+        )
         ip(*lines, "link set switch up", namespace=name)
         subprocess.run(["ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv4.ip_forward=1"], check=True)
 

@@ -52,9 +52,7 @@ class Scene:
     @property
     def release(self) -> WeightsRelease:
         one = self.manifest
-        return WeightsRelease(
-            pool_id=one.pool_id, policy_version=one.policy_version, manifest_hash=one.manifest_hash
-        )
+        return WeightsRelease(pool_id=one.pool_id, policy_version=one.policy_version, manifest_hash=one.manifest_hash)
 
     def url(self, host: str) -> str:
         return f"http://{self.network.address(host)}:{PORT}"
@@ -63,10 +61,11 @@ class Scene:
         """A host that has everything, or what is in `root`."""
         self._add(host, serve, root or self.folder / "origin")
 
-    def forward(self, host: str, upstreams: Sequence[str]) -> None:
-        """A relay that has nothing yet."""
-        urls = [self.url(name) for name in upstreams]
-        self.waiting.append(self._add(host, forward, self.folder / host, urls, self.release))
+    def forward(self, host: str, upstreams: Sequence[str], peers: Sequence[str] = ()) -> None:
+        """A relay that has nothing yet; `peers`, itself among them, share out what upstreams send."""
+        urls, others = [self.url(name) for name in upstreams], [self.url(name) for name in peers]
+        work = (self.folder / host, self.url(host), urls, others, self.release)
+        self.waiting.append(self._add(host, forward, *work))
 
     def client(self, host: str, relays: Sequence[str]) -> None:
         urls, model = [self.url(name) for name in relays], self.folder / "checkpoint" / MODEL
@@ -102,9 +101,7 @@ def scene(
         yield Scene(network, folder, manifest, stack)
 
 
-def bound_seconds(
-    num_bytes: int, num_clients: int, relays_mbit: float, origin_mbit: float = ORIGIN_MBIT
-) -> float:
+def bound_seconds(num_bytes: int, num_clients: int, relays_mbit: float, origin_mbit: float = ORIGIN_MBIT) -> float:
     """No delivery is faster: a client's link, the origin's, and those of all relays together."""
     bits = 8 * num_bytes
     return max(bits / CLIENT_MBIT, bits / origin_mbit, num_clients * bits / relays_mbit) / 1e6

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -17,9 +19,11 @@ import httpx
 import pytest
 
 from protocol.errors import ShardCorrupt, Unreachable
+from protocol.shardcast import document
+from protocol.shardcast import transfer as transfer_module
 from protocol.shardcast.assembly import Assembly
 from protocol.shardcast.client import Fetched, fetch
-from protocol.shardcast.line import weights_client
+from protocol.shardcast.line import LINE_TIMEOUT_SECONDS, weights_client
 from protocol.shardcast.manifest import Manifest
 from protocol.shardcast.relays import Relays
 from protocol.shardcast.transfer import LOOK_SECONDS, TooSlow, Transfer, receive
@@ -258,11 +262,81 @@ def test_a_slow_relay_is_left_in_the_midst_of_a_shard_if_another_is_faster(
     assert (tmp_path / "got/.v0.staging/model.safetensors").read_bytes() == data
 
 
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The URL of a server that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_relay_that_says_nothing_costs_a_look(tmp_path: Path, silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its line's timeout is a minute; nobody waits for that while others answer."""
+    monkeypatch.setattr(document, "FIRST_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(transfer_module, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(transfer_module, "LAST_LOOK_SECONDS", 0.2)
+    manifest, started = published(tmp_path), time.monotonic()
+    with relay(tmp_path / "origin") as good:
+        fetched = got([silent, good.url], manifest, tmp_path / "got")
+    assert files_of(fetched.folder) == files_of(tmp_path / "checkpoint")
+    assert time.monotonic() - started < LINE_TIMEOUT_SECONDS / 2
+    assert {one.url: one.num_bytes for one in fetched.relays}[silent] == 0
+
+
+def test_where_nobody_else_answers_silence_is_waited_out(tmp_path: Path, silent: str) -> None:
+    manifest, clock = published(tmp_path, num_bytes=1000), StandingClock()
+    relays, transfer = Relays([silent]), Transfer(manifest.shards[1], "versions/0/shards/1")
+    with (
+        weights_client(0.5) as http,
+        Assembly(tmp_path / "got" / "v0") as assembly,
+        pytest.raises(httpx.ReadTimeout, match="only 0 bytes came"),
+    ):
+        clock.seconds += 1
+        receive(transfer, relays.all[0], relays, http, assembly, clock)
+
+
+def test_a_transfer_that_has_all_bytes_asks_for_none(tmp_path: Path) -> None:
+    """It was left for being slow at its last byte, or cut off after it: an empty range is no valid question."""
+    manifest, clock = published(tmp_path, num_bytes=1000), StandingClock()
+    relays, transfer = Relays(["http://slow", "http://other"]), Transfer(manifest.shards[1], "versions/0/shards/1")
+    relays.all[1].bytes_per_second = 1e9
+    data, asked = (tmp_path / "checkpoint" / "model.safetensors").read_bytes(), []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        clock.seconds += 10 * LOOK_SECONDS
+        return httpx.Response(200, content=data)
+
+    with httpx.Client(transport=httpx.MockTransport(answer)) as http, Assembly(tmp_path / "got" / "v0") as assembly:
+        for one in relays.all:
+            receive(transfer, one, relays, http, assembly, clock)
+    assert asked == ["slow"] and transfer.found == transfer.shard.blake3
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_one_slow_connection_of_a_fast_relay_is_left_only_for_the_last_shards(tmp_path: Path, is_last: bool) -> None:
+    manifest, clock = published(tmp_path, num_bytes=1000), StandingClock()
+    data = (tmp_path / "checkpoint" / "model.safetensors").read_bytes()
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=Dawdling(data, clock)))
+    relays = Relays(["http://one", "http://other"])
+    one, other = relays.all
+    other.bytes_per_second = 10_000.0
+    for number in range(9):
+        relays.paced(one, f"versions/0/shards/{number + 2}", 10_000.0, LOOK_SECONDS)
+    transfer = Transfer(manifest.shards[1], "versions/0/shards/1")
+    with (
+        httpx.Client(transport=transport) as http,
+        Assembly(tmp_path / "got" / "v0") as assembly,
+        pytest.raises(TooSlow) if is_last else nullcontext(),
+    ):
+        receive(transfer, one, relays, http, assembly, clock, lambda: is_last)
+    assert transfer.num_done == (100 if is_last else 1000)
+
+
 FETCH = """
 import sys
 from pathlib import Path
 from protocol.shardcast.client import fetch_version
-from protocol.shardcast.line import weights_client
+from protocol.shardcast.line import LINE_TIMEOUT_SECONDS, weights_client
 from protocol.wire import WeightsRelease
 url, destination, promised = sys.argv[1:]
 release = WeightsRelease(pool_id=1, policy_version=0, manifest_hash=promised)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import ExitStack
 
 import pytest
 
@@ -47,6 +48,41 @@ def test_a_relay_that_was_never_measured_counts_as_an_average_one() -> None:
     relays.all[0].bytes_per_second, relays.all[1].bytes_per_second = 100.0, 300.0
     drawn = Counter(one.url for _ in range(6000) if (one := relays.draw((), 0.0)))
     assert drawn["http://new"] / 6000 == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_a_relay_that_leaves_questions_unanswered_is_drawn_less_often() -> None:
+    relays = Relays(["http://a", "http://b"], random.Random(1))
+    silent, good = relays.all
+    with ExitStack() as stack:
+        answered = [stack.enter_context(relays.asked(silent, f"versions/0/shards/{number}")) for number in range(3)]
+        drawn = Counter(one.url for _ in range(4000) if (one := relays.draw((), 0.0)))
+        assert drawn["http://a"] / 4000 == pytest.approx(1 / 5, abs=0.03)
+        for each in answered:
+            each()
+        drawn = Counter(one.url for _ in range(4000) if (one := relays.draw((), 0.0)))
+        assert drawn["http://a"] / 4000 == pytest.approx(1 / 2, abs=0.03)
+    assert not silent.waiting and not silent.paces
+
+
+def test_a_relay_that_brought_nothing_in_its_time_is_no_average_one() -> None:
+    relays = Relays(["http://a", "http://b"], random.Random(1))
+    relays.succeeded(relays.all[0], 0, 2.0)
+    relays.succeeded(relays.all[1], 1000, 1.0)
+    assert {one.url for _ in range(50) if (one := relays.draw((), 0.0))} == {"http://b"}
+
+
+def test_the_pace_of_a_relay_is_that_of_its_running_transfers() -> None:
+    relays = Relays(["http://a", "http://b"])
+    one, other = relays.all
+    relays.succeeded(one, 100, 1.0)
+    assert relays.pace(one) == relays.best_pace_but(other) == 100
+    with relays.asked(one, "x"), relays.asked(one, "y"):
+        relays.paced(one, "x", 10.0, 0.1)
+        assert relays.pace(one) == 100, "too early to say"
+        relays.paced(one, "x", 10.0, 5.0)
+        relays.paced(one, "y", 30.0, 5.0)
+        assert relays.pace(one) == 20
+    assert relays.pace(one) == 100
 
 
 def test_a_liar_is_asked_last_and_who_rests_before_it() -> None:
