@@ -29,6 +29,8 @@ from protocol.shardcast.work import Outcome
 
 UPSTREAM_IN_FLIGHT = 4
 """Shards asked of upstreams at a time: fewer than in all, so that the first is soon whole and can be handed on."""
+GREETING_SECONDS = 1.0
+"""Nothing is asked of upstreams until all peers have said what they have, or this is over."""
 MOST_STRIKES = 3
 """A peer that failed so often, more than it gave, isn't asked for this version any more."""
 
@@ -63,6 +65,8 @@ class _Peer:
     heard_at: float
     is_dead: bool = False
     """At the end of the version before."""
+    was_asked: bool = False
+    """What it has of this version is known, be it nothing."""
     shards: frozenset[int] = frozenset()
     claimed_at: dict[int, float] = field(default_factory=dict)
     """When it first said that it is being sent a shard."""
@@ -105,7 +109,7 @@ class Exchange:
         self._missing: set[int] = set()
         self._ranks: dict[int, list[str]] = {}
         self._in_hand: dict[int, _Way] = {}
-        self._busy_at = self._thought_at = 0.0
+        self._busy_at = self._thought_at = self._met_at = 0.0
         self._own_share: set[int] = set()
         self._stolen: set[int] = set()
 
@@ -131,7 +135,7 @@ class Exchange:
             self._in_hand.clear()
             if is_new:
                 self._policy_version, self._ranks = policy_version, {}
-                self._busy_at = now
+                self._busy_at = self._met_at = now
             self._think(now)
         self._following.set()
 
@@ -204,32 +208,32 @@ class Exchange:
     def _think(self, now: float) -> None:
         """Who asks upstreams for what. Under the lock."""
         self._thought_at = now
-        alive = {
-            peer.url
-            for peer in self._peers.values()
-            if now - peer.heard_at < self._patience.silent and self._is_trusted(peer)
-        } | {self._own}
-        had = set().union(*(peer.shards for peer in self._peers.values() if self._is_trusted(peer)))
-        wanted = self._missing - had - self._in_hand.keys()
+        trusted = [peer for peer in self._peers.values() if self._is_trusted(peer)]
+        had = set().union(*(peer.shards for peer in trusted))
+        living = [peer for peer in trusted if now - peer.heard_at < self._patience.silent]
+        alive = {self._own, *(peer.url for peer in living)}
+        claimed = {number for peer in living for number in self._claims_of(peer, now)}
+        wanted = self._missing - had - self._in_hand.keys() - claimed
         orders = {number: [url for url in self._rank(number) if url in alive] for number in wanted}
+        if now - self._met_at < GREETING_SECONDS and not all(peer.was_asked for peer in self._peers.values()):
+            orders = {}
         self._own_share = {number for number, order in orders.items() if order[0] == self._own}
         self._stolen = self._to_steal(orders, now) if not self._own_share else set()
 
     def _to_steal(self, orders: dict[int, list[str]], now: float) -> set[int]:
-        """Of others' shares, the last ones that nobody is being sent; first those whose next owner this relay is."""
+        """The last ones of others' shares; first those whose next owner this relay is."""
         is_busy = any(way is not _Way.STOLEN for way in self._in_hand.values())
         idle = now - self._busy_at
         if is_busy or idle < self._patience.idle:
             return set()
-        free = {number for number in orders if not self._is_claimed(number, now)}
-        own_next = {number for number in free if orders[number][1] == self._own}
-        if idle > 2 * self._patience.idle:
-            own_next = own_next or free
-        return set(sorted(own_next)[-UPSTREAM_IN_FLIGHT:])
+        next_ones = [number for number, order in orders.items() if order[1] == self._own]
+        if not next_ones and idle > 2 * self._patience.idle:
+            next_ones = list(orders)
+        return set(sorted(next_ones)[-UPSTREAM_IN_FLIGHT:])
 
-    def _is_claimed(self, number: int, now: float) -> bool:
-        since = (peer.claimed_at.get(number) for peer in self._peers.values() if self._is_trusted(peer))
-        return any(at is not None and now - at < self._patience.claim for at in since)
+    def _claims_of(self, peer: _Peer, now: float) -> list[int]:
+        """What it is being sent, for as long as that is believed."""
+        return [number for number, at in peer.claimed_at.items() if now - at < self._patience.claim]
 
     def _rank(self, number: int) -> list[str]:
         """All who take part, in the order in which they are to ask for a shard: the same at each of them."""
@@ -276,7 +280,7 @@ class Exchange:
         except httpx.ConnectError:
             self._lost(url)
         except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt):
-            return  # it has nothing of this version yet, or is slow to say so: a matter of time
+            self._greeted(url)  # it has nothing of this version yet: a matter of time
         else:
             self._heard(url, holding)
 
@@ -285,6 +289,14 @@ class Exchange:
         with self._lock:
             if url in self._peers:
                 self._peers[url].heard_at = self._clock.now() - self._patience.silent
+        self._greeted(url)
+
+    def _greeted(self, url: str) -> None:
+        """What a peer has is known, be it nothing."""
+        with self._lock:
+            if url in self._peers and not self._peers[url].was_asked:
+                self._peers[url].was_asked = True
+                self._thought_at = 0.0
 
     def _heard(self, url: str, holding: Holding) -> None:
         with self._lock:
@@ -293,3 +305,4 @@ class Exchange:
                 return
             peer.heard_at, peer.shards = now, frozenset(holding.shards)
             peer.claimed_at = {number: peer.claimed_at.get(number, now) for number in holding.fetching}
+        self._greeted(url)

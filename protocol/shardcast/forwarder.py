@@ -10,6 +10,7 @@ and fetches what is missing.
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -104,12 +105,18 @@ class Forwarder:
         try:
             found = self.look()
         except (ProofpoolError, OSError) as error:
-            if str(error) != self.trouble:
-                get_logger().warning("shardcast.waiting", why=str(error))
-            self.trouble = str(error)
+            why = self._why(error)
+            if why != self.trouble:
+                get_logger().warning("shardcast.waiting", why=why)
+            self.trouble = why
             return False
         self.trouble = ""
         return found
+
+    def _why(self, error: Exception) -> str:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return f"there is no room left in {self.root}; free some, or keep fewer versions (--keep)"
+        return str(error)
 
     def _pull(self, release: WeightsRelease) -> None:
         """A whole version. Its manifest is the one that the trainer signed, or it isn't taken."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from protocol.clock import SteadyClock
-from protocol.shardcast.exchange import UPSTREAM_IN_FLIGHT, Exchange, Patience
+from protocol.shardcast.exchange import GREETING_SECONDS, UPSTREAM_IN_FLIGHT, Exchange, Patience
 from protocol.shardcast.file_server import FileServer
 from protocol.shardcast.forwarder import Forwarder
 from protocol.shardcast.holding import Holding
@@ -247,6 +247,8 @@ def follow(exchange: Exchange, num_shards: int = 60) -> Said:
     said = Said()
     exchange._watched.update((OWN, OTHER, THIRD))  # nobody to ask: no thread is started
     exchange.follow(3, range(num_shards), said)
+    for url in exchange._peers:
+        heard(exchange, url)
     return said
 
 
@@ -306,6 +308,29 @@ def test_who_is_idle_asks_for_what_others_are_slow_to_bring_from_its_far_end(clo
     assert asked_of_origin(exchange)[-1] in left[-2:], "but not for ever"
 
 
+def test_nothing_is_asked_of_the_origin_before_peers_have_said_what_they_have(clock: Hands) -> None:
+    exchange = alone(clock)
+    exchange._watched.update((OTHER, THIRD))
+    exchange.follow(3, range(60), Said())
+    assert exchange.ready() == set()
+    heard(exchange, OTHER, range(20))
+    assert exchange.ready() == set(range(20))
+    clock.time += GREETING_SECONDS
+    assert set(range(20)) < exchange.ready(), "who is slow to say it isn't waited for"
+
+
+def test_what_another_is_being_sent_already_is_left_to_it_even_of_ones_own_share(clock: Hands) -> None:
+    exchange = alone(clock)
+    follow(exchange)
+    own = sorted(exchange.ready())
+    heard(exchange, OTHER, fetching=own[:3])
+    assert sorted(exchange.ready()) == own[3:]
+    clock.time += 60.1
+    heard(exchange, THIRD)
+    heard(exchange, OTHER, fetching=own[:3])
+    assert sorted(exchange.ready()) == own
+
+
 def test_who_waits_for_an_answer_is_not_idle(clock: Hands) -> None:
     exchange = alone(clock, members=(OWN, OTHER))
     said = follow(exchange)
@@ -359,6 +384,7 @@ def test_a_peer_that_was_dead_is_not_waited_for_at_the_next_version(clock: Hands
     exchange.rest()
     clock.time += 100.0
     exchange.follow(4, range(60), Said())
+    clock.time += GREETING_SECONDS
     assert len(exchange.ready()) == 60
     exchange._heard(OTHER, Holding(policy_version=4, shards=()))
     assert len(exchange.ready()) < 60

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -346,6 +348,34 @@ def test_what_stands_in_the_way_is_in_the_health_and_what_was_done_in_the_metric
         nobody.look()
     assert not nobody._looked()
     assert health_of(nobody).http_status == 503 and "hands out" in health_of(nobody).why
+
+
+def test_a_full_disk_is_said_and_what_is_here_is_served_until_there_is_room(
+    tmp_path: Path, announced: Announced, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = published(tmp_path), published(tmp_path, version=1)
+    announced.release = release_of(first)
+    root, is_full = tmp_path / "relay", threading.Event()
+
+    def pwrite(descriptor: int, data: memoryview, at: int) -> int:
+        if is_full.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return written(descriptor, data, at)
+
+    written = os.pwrite
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    with relay(tmp_path / "origin") as origin, FileServer(root, LOOPBACK) as server:
+        pulling = forwarder(root, [origin.url], announced, http)
+        assert pulling._looked()
+        is_full.set()
+        announced.release = release_of(second)
+        assert not pulling._looked()
+        assert "no room left" in health_of(pulling).why and "--keep" in health_of(pulling).why
+        assert http.get(f"{server.url}/versions/0/shards/1").status_code == 200, "version 0 is served"
+        assert not list((root / "versions/1/shards").iterdir()), "no half shard stays"
+        is_full.clear()
+        assert pulling._looked() and health_of(pulling).status == "ok"
+    assert shards_in(root, 1) == shards_in(tmp_path / "origin", 1)
 
 
 class Coordinator:
