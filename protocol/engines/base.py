@@ -1,6 +1,7 @@
 """What every engine does: weights in, requests in at any time, finished completions out, with what a proof needs.
 
-    ModelFolder ──load──▶ engine ──add(requests), step(), step(), …──▶ Completion, Completion, …
+    ModelFolder ──load──▶ engine, later versions ──apply──▶ the same engine
+    engine ──add(requests), step(), step(), …──▶ Completion, Completion, …
 
 An engine draws tokens by `protocol/sampling.py` and nothing else, so that any two of them give the
 same tokens but for near-ties. One file per engine: `torch.py`; `registry.py` makes one by its name.
@@ -74,6 +75,16 @@ class Engine(Protocol):
         """Take the model in a Hugging Face folder in place of any that was loaded before.
 
         Raises ConfigError or MalformedFile, and ProofpoolError while there is work: no rollout mixes two versions.
+        """
+        ...
+
+    def apply(self, patches: Sequence[Path], folder: Path) -> None:
+        """Become the version in `folder` by patches from the one that is loaded, in order, in the running model.
+
+        All that follows is to the bit what it were after `load(folder)`. Only values that change are written, and only
+        where the patches make what they promise of the file that was loaded, which has to be there still.
+        Raises VerificationFailed, MalformedFile or OSError where they don't: the engine then is as it was; and
+        ProofpoolError while there is work or where this engine can't. `load` is the way out of each.
         """
         ...
 

@@ -11,7 +11,7 @@ cache. Out: hidden states after the final norm, and `logits`. What isn't a matri
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +21,7 @@ from torch.nn import functional
 from protocol.engines.packed_linear import PackedLinear
 from protocol.engines.paged_cache import Blocks, PagedCache
 from protocol.engines.parts import Indices, Norm, Parts, make_parts
+from protocol.engines.places import Place, Places, parted
 from protocol.engines.whole_step import WholeStep, fits
 from protocol.errors import ProofpoolError
 from protocol.forward import Rope, attend_packed, rope_tables, rotate
@@ -55,6 +56,21 @@ class DecoderLayer:
             down=joined("mlp", "down_proj"),
         )
 
+    def places(self, prefix: str, shapes: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, Place]]:
+        """Each weight of the layer, and where it lies."""
+
+        def of(linear: PackedLinear, *names: str) -> Iterator[tuple[str, Place]]:
+            yield from parted(linear.place(), [f"{prefix}.{name}.weight" for name in names], shapes)
+            if linear.bias is not None:
+                yield from parted(Place.plain(linear.bias), [f"{prefix}.{name}.bias" for name in names], shapes)
+
+        yield f"{prefix}.input_layernorm.weight", Place.plain(self.before_attention.weight)
+        yield from of(self.qkv, "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+        yield from of(self.output, "self_attn.o_proj")
+        yield f"{prefix}.post_attention_layernorm.weight", Place.plain(self.before_mlp.weight)
+        yield from of(self.gate_up, "mlp.gate_proj", "mlp.up_proj")
+        yield from of(self.down, "mlp.down_proj")
+
 
 class Decoder:
     """Example::
@@ -81,6 +97,21 @@ class Decoder:
     def cache_dtype(self) -> torch.dtype:
         """What the paged cache is to hold."""
         return self._parts.cache_dtype
+
+    def places(self) -> Places:
+        """Where each weight lies, in all the layouts that it has here: what is written there is what comes next."""
+        shapes = self.config.weight_shapes()
+        found: dict[str, list[Place]] = {name: [] for name in shapes}
+        found["model.embed_tokens.weight"].append(Place.plain(self._embeddings))
+        head = "model.embed_tokens" if self.config.tie_word_embeddings else "lm_head"
+        found[f"{head}.weight"].append(self._head.place())
+        found["model.norm.weight"].append(Place.plain(self._norm.weight))
+        for number, layer in enumerate(self._layers):
+            for name, place in layer.places(f"model.layers.{number}", shapes):
+                found[name].append(place)
+        for name, place in self._whole.places() if self._whole is not None else ():
+            found[name].append(place)
+        return found
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[B, H] to unscaled logits [B, V]."""

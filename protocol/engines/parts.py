@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -25,10 +26,19 @@ from protocol.weights import ModelConfig
 
 Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.uint64]
-Norm = Callable[[Tensor], Tensor]
-"""[B, H] to x / rms(x) · weight."""
 Attend = Callable[[int, Tensor], Tensor]
 """(layer, [B, (Q + 2 K) · D] queries, keys and values before rotation) to [B, Q · D]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Norm:
+    """[B, H] to x / rms(x) · weight. `weight` [H] is what `compute` reads each time: what is written there counts."""
+
+    weight: Tensor
+    compute: Callable[[Tensor], Tensor]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.compute(x)
 
 
 class Parts(Protocol):
@@ -79,14 +89,15 @@ class CompiledParts:
         self._cosines, self._sines = flat_rope(config, dtype)
 
     def norm(self, weight: Tensor) -> Norm:
-        factors = weight.float().numpy()
+        wide = weight.float()
+        factors = wide.numpy()
 
         def normed(x: Tensor) -> Tensor:
             out = torch.empty(x.shape)
             self._kernels.normed(x.float().numpy(), factors, self._eps, self._is_bf16, out.numpy())
             return out.to(self._dtype)
 
-        return normed
+        return Norm(wide, normed)
 
     def swiglu(self, both: Tensor) -> Tensor:
         out = torch.empty(len(both), both.shape[1] // 2)
@@ -124,7 +135,7 @@ class PlainParts:
             mean_square = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square() / size
             return weight * (wide * torch.rsqrt(mean_square + self._config.rms_norm_eps)).to(x.dtype)
 
-        return normed
+        return Norm(weight, normed)
 
     def swiglu(self, both: Tensor) -> Tensor:
         gate, up = both.chunk(2, dim=-1)

@@ -23,6 +23,7 @@ from protocol.engines.base import Completion, Request, require_idle
 from protocol.engines.decoder import Decoder
 from protocol.engines.paged_cache import BLOCK_TOKENS, Blocks, PagedCache, num_blocks
 from protocol.engines.parts import Indices
+from protocol.engines.places import LOAD, Update, require_same_model
 from protocol.engines.rows import Rows, Slots
 from protocol.engines.shared_prompts import SharedPrompt, SharedPrompts, num_own_blocks
 from protocol.errors import ProofpoolError, RolloutTooLong
@@ -30,7 +31,8 @@ from protocol.forward import CausalLM
 from protocol.heap import return_holes
 from protocol.sampling import Float32Array, Tokens
 from protocol.sampling_torch import draw_rows
-from protocol.weights import ModelConfig, load_weights
+from protocol.shardcast.patches import TensorChanges, decode_chain
+from protocol.weights import WEIGHTS_FILE, ModelConfig, load_weights
 
 MAX_CACHE_TOKENS = 1 << 16
 
@@ -53,15 +55,33 @@ class TorchEngine:
         self._dtype = dtype
         self._max_cache_tokens = max_cache_tokens
         self._batch: Batch | None = None
+        self._folder: Path | None = None
+        """What was loaded; None where the weights are no folder's."""
 
     def load(self, folder: Path) -> None:
         require_idle(self)
         self._take(Decoder(ModelConfig.load(folder), load_weights(folder), self._dtype))
+        self._folder = folder
         return_holes()
+
+    def apply(self, patches: Sequence[Path], folder: Path) -> None:
+        require_idle(self)
+        if self._batch is None or self._folder is None:
+            raise ProofpoolError("the engine has no weights that a patch could be for", "apply() before load()", LOAD)
+        require_same_model(self._folder, folder)
+        update = self._batch.update(decode_chain(self._folder / WEIGHTS_FILE, patches))
+        try:
+            self._batch.clear()  # keys and values of the old weights
+            update.write()
+        except BaseException:
+            self.close()  # half of a version must not be generated with
+            raise
+        self._folder = folder
 
     def use(self, model: CausalLM) -> None:
         """Take a loaded model's weights, in its precision. Raises ProofpoolError while there is work."""
         require_idle(self)
+        self._folder = None
         self._take(Decoder(model.config, model.weights(), model.model.norm.weight.dtype))
 
     def add(self, requests: Sequence[Request]) -> None:
@@ -85,7 +105,7 @@ class TorchEngine:
             self._batch.clear()
 
     def close(self) -> None:
-        self._batch = None
+        self._batch = self._folder = None
 
     def _take(self, decoder: Decoder) -> None:
         self._batch = Batch(decoder, self._max_batch, self._max_cache_tokens)
@@ -109,6 +129,10 @@ class Batch:
         self._rows = Rows(self._max_batch, self._decoder.config.hidden_size)
         self._claims: dict[int, tuple[SharedPrompt, Blocks]] = {}  # by slot
         self._tables = np.zeros((self._max_batch, 0), dtype=np.uint64)
+
+    def update(self, changes: Sequence[TensorChanges]) -> Update:
+        """Changes, ready to be written into the weights. Raises VerificationFailed where they don't fit."""
+        return Update(changes, self._decoder.places(), self._decoder.dtype)
 
     def add(self, requests: Sequence[Request]) -> None:
         for request in requests:

@@ -15,10 +15,19 @@ from torch import Tensor
 
 from protocol.engines.paged_cache import BLOCK_TOKENS, PagedCache
 from protocol.engines.parts import Indices, flat_rope
+from protocol.engines.places import Place, parted
 from protocol.errors import ProofpoolError
 from protocol.kernels import are_enabled
 from protocol.weights import ModelConfig
 
+LAYER_ORDER = (
+    ("input_layernorm",),
+    ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    ("self_attn.o_proj",),
+    ("post_attention_layernorm",),
+    ("mlp.gate_proj", "mlp.up_proj"),
+    ("mlp.down_proj",),
+)
 MOST_WEIGHTS = 1 << 22
 """In the layers, on one thread; on several, which steps in parts share, as many times fewer."""
 
@@ -29,7 +38,7 @@ class WholeStep:
     def __init__(self, config: ModelConfig, weights: Mapping[str, Tensor]) -> None:
         from protocol.engines import step_kernel
 
-        self._step, panel = step_kernel.step, step_kernel.PANEL
+        self._step, self._panel = step_kernel.step, step_kernel.PANEL
         self._layers, self._between = map(np.uint64, (config.num_hidden_layers, config.intermediate_size))
         heads = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         self._shape = tuple(map(np.uint64, (*heads, BLOCK_TOKENS)))
@@ -37,7 +46,8 @@ class WholeStep:
         self._cosines, self._sines = flat_rope(config, torch.float32)
         self._embeddings = weights["model.embed_tokens.weight"].numpy()
         # torch's memory begins where a vector may: numpy's doesn't.
-        self._weights = torch.cat(list(_in_order(config, weights, panel))).numpy()
+        self._flat = torch.cat(list(_in_order(config, weights, self._panel)))
+        self._weights, self._config = self._flat.numpy(), config
 
     def __call__(
         self, tokens: Tensor, cache: PagedCache, tables: Indices, slots: Indices, positions: Indices
@@ -52,6 +62,22 @@ class WholeStep:
             what = f"{int(tokens.min())} to {int(tokens.max())} of {len(self._embeddings)}"
             raise ProofpoolError("a token isn't of the vocabulary", what)
         return out
+
+    def places(self) -> Iterator[tuple[str, Place]]:
+        """Each weight that is laid out here, and where. The embeddings are the decoder's own."""
+        start, shapes, panel = 0, self._config.weight_shapes(), self._panel
+        for names in _order(self._config):
+            num_rows, *inputs = sum(shapes[name][0] for name in names), *shapes[names[0]][1:]
+            vector = Place.plain(self._flat[start : start + num_rows])
+            start += num_rows
+            if not inputs:
+                yield from parted(vector, names, shapes)
+                continue
+            yield from parted(vector, [bias for name in names if (bias := _bias_of(name)) in shapes], shapes)
+            row = torch.arange(num_rows)
+            rows = start + row // panel * (inputs[0] * panel) + row % panel
+            yield from parted(Place(self._flat, rows, torch.arange(inputs[0]) * panel), names, shapes)
+            start += num_rows * inputs[0]
 
 
 def fits(config: ModelConfig, dtype: torch.dtype) -> bool:
@@ -69,19 +95,25 @@ def fits(config: ModelConfig, dtype: torch.dtype) -> bool:
     )
 
 
+def _order(config: ModelConfig) -> Iterator[list[str]]:
+    """The weights in the order in which they are read, those of one product together."""
+    for number in range(config.num_hidden_layers):
+        for modules in LAYER_ORDER:
+            yield [f"model.layers.{number}.{module}.weight" for module in modules]
+    yield ["model.norm.weight"]
+
+
 def _in_order(config: ModelConfig, weights: Mapping[str, Tensor], panel: int) -> Iterator[Tensor]:
-    def joined(module: str, *names: str) -> Iterator[Tensor]:
-        """Bias, zeros where there is none, and panels [columns / panel, inputs, panel] of a product."""
-        weight = torch.cat([weights[f"{module}.{name}.weight"] for name in names])
-        biases = [weights[key] for name in names if (key := f"{module}.{name}.bias") in weights]
+    for names in _order(config):
+        weight = torch.cat([weights[name] for name in names])
+        if weight.ndim == 1:
+            yield weight
+            continue
+        # Bias, zeros where there is none, and panels [columns / panel, inputs, panel] of a product.
+        biases = [weights[bias] for name in names if (bias := _bias_of(name)) in weights]
         yield torch.cat(biases) if biases else torch.zeros(len(weight))
         yield weight.unflatten(0, (-1, panel)).transpose(1, 2).flatten()
 
-    for prefix in (f"model.layers.{number}" for number in range(config.num_hidden_layers)):
-        yield weights[f"{prefix}.input_layernorm.weight"]
-        yield from joined(f"{prefix}.self_attn", "q_proj", "k_proj", "v_proj")
-        yield from joined(f"{prefix}.self_attn", "o_proj")
-        yield weights[f"{prefix}.post_attention_layernorm.weight"]
-        yield from joined(f"{prefix}.mlp", "gate_proj", "up_proj")
-        yield from joined(f"{prefix}.mlp", "down_proj")
-    yield weights["model.norm.weight"]
+
+def _bias_of(weight: str) -> str:
+    return f"{weight.removesuffix('weight')}bias"

@@ -2,7 +2,8 @@
 
     base file + new file ──diff──▶ patch file          the origin, beside a version's shards
     base file + patches  ──apply_patches──▶ new file   a client that has an earlier version
-    live tensors + patch ──decode──▶ changes ──write──▶ live tensors   an engine that goes on without reloading
+    live tensors + patch ──decode──▶ changes ──write──▶ live tensors
+    base file + patches ──decode_chain──▶ changes      an engine writes them wherever its weights lie, without reloading
 
 A patch is a header, the layout of the new file, and a block for each 4 MiB of it. Blocks are made and used one at a
 time, so memory doesn't grow with the model. A tensor that the base hasn't in this dtype and shape is carried whole. The
@@ -25,7 +26,7 @@ import numpy.typing as npt
 from blake3 import blake3
 
 from protocol.canonical import hex0x
-from protocol.errors import VerificationFailed
+from protocol.errors import MalformedFile, VerificationFailed
 from protocol.files import atomic_file
 from protocol.shardcast.patch_blocks import decode_block, encode_block
 from protocol.shardcast.patch_coding import Changes, Words
@@ -50,10 +51,15 @@ class PatchSummary:
 
 @dataclass(frozen=True, eq=False)
 class TensorChanges:
-    """`positions` int64 in the flat tensor, and the `values` that go there, as unsigned words of the tensor's size."""
+    """`positions` int64 in the flat tensor, what lies there `before`, and the `values` that go there.
+
+    Both as unsigned words of the tensor's size; `dtype` is safetensors' name for what they are.
+    """
 
     name: str
+    dtype: str
     positions: npt.NDArray[np.int64]
+    before: Words
     values: Words
 
 
@@ -248,7 +254,7 @@ def decode(patch: Path, tensors: Mapping[str, npt.NDArray[Any]], *, check: bool 
         for span, block in zip(reader.spans, reader.blocks(), strict=True):
             words = data.words(span)
             changes = decode_block(block, words)
-            found += _by_tensor(data, span, changes)
+            found += _by_tensor(data, span, changes, words[changes.positions])
             if check:
                 changes.write(words)
                 hasher.update(words.view(np.uint8).data)
@@ -264,13 +270,63 @@ def write_changes(changes: Sequence[TensorChanges], tensors: Mapping[str, npt.ND
         flat_words(tensors[change.name], change.values.itemsize)[change.positions] = change.values
 
 
-def _by_tensor(data: WordSource, span: Span, changes: Changes) -> Iterator[TensorChanges]:
-    """A block's changes, parted by the tensors that the block is about."""
+def decode_chain(base: Path, patches: Sequence[Path]) -> list[TensorChanges]:
+    """What a chain of patches changes in a safetensors file, once for each value, by tensor; nothing is written.
+
+    `base` has its tensors as the result has them, in the same order. Only what makes the promised file, to the bit, is
+    given back. Takes twelve bytes a changed bf16 value. Raises MalformedFile where a patch makes no
+    sense, VerificationFailed where the chain isn't for this base or needs a load, OSError.
+    """
+    headers = [read_header(path) for path in patches]
+    _check_chain(headers)
+    if len(_passes(patches)) > 1:
+        raise VerificationFailed("the patches don't go together", "tensors or blocks differ", "load the version whole")
+    try:
+        return _decode_together(base, patches)
+    except MalformedFile as error:
+        if file_hash(base) == headers[0].base_hash:
+            raise
+        raise _for_another(headers[0], str(error)) from error
+
+
+def _decode_together(base: Path, patches: Sequence[Path]) -> list[TensorChanges]:
+    with ExitStack() as stack:
+        readers = [stack.enter_context(PatchReader.open(path)) for path in patches]
+        first, layout, last = readers[0].header, readers[0].layout, readers[-1].header
+        tensors = stack.enter_context(FileTensors.open(base))
+        if first.whole or tensors.layout.tensors != layout.tensors:
+            raise _for_another(first, "its tensors are others, or lie otherwise")
+        data, hasher, found = WordSource(layout, tensors), blake3(layout.prefix), list[TensorChanges]()
+        blocks = zip(*(reader.blocks() for reader in readers), strict=True)
+        for span, together in zip(readers[0].spans, blocks, strict=True):
+            words = data.words(span)
+            found += _by_tensor(data, span, *_changed(together, words))
+            hasher.update(words.view(np.uint8).data)
+        if hex0x(hasher.digest()) != last.result_hash:
+            raise _mismatch(last, file_hash(base) == first.base_hash)
+        return found
+
+
+def _changed(blocks: Sequence[bytes], words: Words) -> tuple[Changes, Words]:
+    """What blocks change in words, which they do here, one after the other; and what was there before."""
+    if len(blocks) == 1:
+        changes = decode_block(blocks[0], words)
+        before: Words = words[changes.positions]
+        changes.write(words)
+        return changes, before
+    old = words.copy()
+    for block in blocks:
+        decode_block(block, words).write(words)
+    positions = np.flatnonzero(old != words).astype(np.uint32)
+    return Changes(positions, words[positions]), old[positions]
+
+
+def _by_tensor(data: WordSource, span: Span, changes: Changes, before: Words) -> Iterator[TensorChanges]:
+    """A block's changes, parted by the tensors that the block is about; `before` is what was in their places."""
     positions = changes.positions.astype(np.int64) + span.start // span.word_bytes
     for tensor, start, stop in data.pieces(span):
         first, last = start // span.word_bytes, stop // span.word_bytes
         inside = (positions >= first) & (positions < last)
         if np.any(inside):
-            yield TensorChanges(
-                tensor.name, positions[inside] - tensor.start // span.word_bytes, changes.values[inside]
-            )
+            where = positions[inside] - tensor.start // span.word_bytes
+            yield TensorChanges(tensor.name, tensor.dtype, where, before[inside], changes.values[inside])

@@ -24,6 +24,7 @@ import torch
 
 from protocol.engines.base import Completion, Request, require_idle
 from protocol.engines.names import Dtype
+from protocol.engines.places import LOAD, require_same_model
 from protocol.engines.vllm import extension, probe
 from protocol.engines.vllm.desk import PackedDraws
 from protocol.engines.vllm.draws import Asked
@@ -31,7 +32,7 @@ from protocol.engines.vllm.library import out_of_sight, quiet, require_library
 from protocol.engines.vllm.options import ModelRunner, VllmOptions
 from protocol.errors import ConfigError, ProofpoolError, RolloutTooLong
 from protocol.rules import SamplingRules
-from protocol.weights import ModelConfig
+from protocol.weights import WEIGHTS_FILE, ModelConfig
 
 GIB = 1 << 30
 CPU_CACHE_GIB = 1.0
@@ -51,6 +52,7 @@ class VllmEngine:
         self._vllm = require_library(self._options.model_runner)
         self._llm: Any = None
         self._config: ModelConfig | None = None
+        self._folder: Path | None = None
         self._pending: dict[str, Request] = {}
         self._keys = count()
 
@@ -71,6 +73,23 @@ class VllmEngine:
         except BaseException:
             self.close()  # half of a model must not be generated with
             raise
+        self._folder = folder
+
+    def apply(self, patches: Sequence[Path], folder: Path) -> None:
+        """On a processor vLLM's packed matrices are made anew where a value of theirs changes (`live.py`)."""
+        require_idle(self)
+        if self._folder is None:
+            raise ProofpoolError("the engine has no weights that a patch could be for", "apply() before load()", LOAD)
+        require_same_model(self._folder, folder)
+        self._call("proofpool_decode", str(self._folder / WEIGHTS_FILE), [str(patch) for patch in patches])
+        try:
+            self._call("proofpool_write")
+            self._llm.reset_prefix_cache()  # keys and values of the old weights
+            self._probe(folder, ModelConfig.load(folder))
+        except BaseException:
+            self.close()
+            raise
+        self._folder = folder
 
     def add(self, requests: Sequence[Request]) -> None:
         if self._llm is None:
@@ -114,7 +133,7 @@ class VllmEngine:
         if self._llm is None:
             return
         self._llm.engine_core.shutdown()
-        self._llm = self._config = None
+        self._llm = self._config = self._folder = None
         from vllm.distributed import cleanup_dist_env_and_memory
 
         with quiet():

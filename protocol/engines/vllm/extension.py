@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from protocol.engines.vllm.desk import Desk, PackedDraws
+from protocol.engines.vllm.live import LiveUpdate
 from protocol.errors import ProofpoolError
+from protocol.shardcast.patches import decode_chain
 from protocol.weights import ModelConfig, check_weights, load_weights
 
 NAME = f"{__name__}.WorkerExtension"
@@ -54,6 +56,21 @@ class WorkerExtension:
         self.model_runner.reload_weights(weights_iterator=iter(weights.items()))
         if self.device.type == "cpu":
             _repack_plain_linears(self.model_runner.model)
+
+    def proofpool_decode(self, base: str, patches: Sequence[str]) -> None:
+        """Have ready what patches change in the model, which holds the weights of the file `base`.
+
+        Raises MalformedFile or VerificationFailed where they don't fit; nothing is changed yet in any case.
+        """
+        changes = decode_chain(Path(base), [Path(patch) for patch in patches])
+        config, model = ModelConfig.load(Path(base).parent), self.model_runner.get_model()
+        self._proofpool_update = LiveUpdate(model, config, Path(base), changes)
+
+    def proofpool_write(self) -> None:
+        """Make the changes that are ready."""
+        update = self._proofpool_update
+        del self._proofpool_update
+        update.write()
 
 
 def _sampler_of(runner: Any) -> Any:

@@ -25,3 +25,11 @@ def test_products_are_those_of_the_plain_weight(
         expected = torch.nn.functional.linear(x, weight, bias)
         torch.testing.assert_close(packed(x), expected, atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(packed.plus(x, residual), expected + residual, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [(30, 20), (300, 200), (1, 20_000), (20_000, 1), (65, 257)])
+def test_each_value_lies_where_the_place_says(size: tuple[int, int], dtype: torch.dtype) -> None:
+    weight = torch.randn(size).to(dtype)
+    place = PackedLinear(weight).place()
+    assert torch.equal(place.memory[place.offsets(torch.arange(weight.numel()))], weight.flatten())
