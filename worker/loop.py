@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from protocol.clock import Clock
-from protocol.engines.base import Completion, Engine, Request
+from protocol.engines.base import Completion, LiveEngine, Request
 from protocol.engines.registry import make_engine
 from protocol.errors import ProofpoolError, RolloutTooLong, Unreachable
 from protocol.prover import in_task_order, proofs_of, reward_of, rollout_of
@@ -64,7 +64,7 @@ class Worker:
         membership: Membership,
         folder: WorkerFolder,
         weights: Weights,
-        engine: Engine,
+        engine: LiveEngine,
         clock: Clock,
         patience: Patience,
         bounds: Bounds,
@@ -93,7 +93,7 @@ class Worker:
         self._checked_version: int | None = None
 
     @classmethod
-    def make_engine(cls, config: WorkerConfig) -> Engine:
+    def make_engine(cls, config: WorkerConfig) -> LiveEngine:
         """The engine that the configuration names."""
         return make_engine(
             config.engine,

@@ -78,16 +78,6 @@ class Engine(Protocol):
         """
         ...
 
-    def apply(self, patches: Sequence[Path], folder: Path) -> None:
-        """Become the version in `folder` by patches from the one that is loaded, in order, in the running model.
-
-        All that follows is to the bit what it were after `load(folder)`. Only values that change are written, and only
-        where the patches make what they promise of the file that was loaded, which has to be there still.
-        Raises VerificationFailed, MalformedFile or OSError where they don't: the engine then is as it was; and
-        ProofpoolError while there is work or where this engine can't. `load` is the way out of each.
-        """
-        ...
-
     def add(self, requests: Sequence[Request]) -> None:
         """Let these decode as soon as there is room, between any two steps.
 
@@ -118,6 +108,20 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Drop all requests, and give back what the engine holds: memory, processes. It may be loaded again."""
+        ...
+
+
+class LiveEngine(Engine, Protocol):
+    """An engine that stays up while versions come: what a worker generates with."""
+
+    def apply(self, patches: Sequence[Path], folder: Path) -> None:
+        """Become the version in `folder` by patches from the one that is loaded, in order, in the running model.
+
+        All that follows is to the bit what it were after `load(folder)`. Only values that change are written, and only
+        where the patches make what they promise of the file that was loaded, which has to be there still.
+        Raises VerificationFailed, MalformedFile or OSError where they don't: the engine then is as it was; and
+        ProofpoolError while there is work or where this engine can't. `load` is the way out of each.
+        """
         ...
 
 

@@ -8,7 +8,7 @@ from protocol.engines.names import Dtype, EngineName
 from protocol.engines.vllm.options import VllmOptions
 
 if TYPE_CHECKING:
-    from protocol.engines.base import Engine
+    from protocol.engines.base import LiveEngine
 
 
 def make_engine(
@@ -18,7 +18,7 @@ def make_engine(
     dtype: Dtype = "float32",
     max_cache_tokens: int | None = None,
     vllm: VllmOptions | None = None,
-) -> Engine:
+) -> LiveEngine:
     """An engine without weights that decodes up to `max_batch` rollouts together.
 
     `max_cache_tokens` bounds the keys and values of the one named torch; `vllm` is for the one of that name.

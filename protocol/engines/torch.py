@@ -32,7 +32,8 @@ from protocol.heap import return_holes
 from protocol.sampling import Float32Array, Tokens
 from protocol.sampling_torch import draw_rows
 from protocol.shardcast.patches import TensorChanges, decode_chain
-from protocol.weights import WEIGHTS_FILE, ModelConfig, load_weights
+from protocol.weights import ModelConfig, load_weights
+from protocol.weights_parts import WEIGHTS_FILE
 
 MAX_CACHE_TOKENS = 1 << 16
 

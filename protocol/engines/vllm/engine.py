@@ -32,7 +32,8 @@ from protocol.engines.vllm.library import out_of_sight, quiet, require_library
 from protocol.engines.vllm.options import ModelRunner, VllmOptions
 from protocol.errors import ConfigError, ProofpoolError, RolloutTooLong
 from protocol.rules import SamplingRules
-from protocol.weights import WEIGHTS_FILE, ModelConfig
+from protocol.weights import ModelConfig
+from protocol.weights_parts import WEIGHTS_FILE
 
 GIB = 1 << 30
 CPU_CACHE_GIB = 1.0
@@ -43,7 +44,7 @@ SAMPLERS: dict[ModelRunner, str] = {
 
 
 class VllmEngine:
-    """An `Engine` (`protocol/engines/base.py`). Raises ConfigError at once where vLLM can't be used here."""
+    """A `LiveEngine` (`protocol/engines/base.py`). Raises ConfigError at once where vLLM can't be used here."""
 
     def __init__(self, max_batch: int = 64, dtype: Dtype = "float32", options: VllmOptions | None = None) -> None:
         self._max_batch = max_batch
