@@ -22,6 +22,7 @@ import typer
 from protocol.engines.vllm import library
 from protocol.errors import ConfigError
 from protocol.plain import plain
+from protocol.sandbox.bubblewrap import sandbox_fault
 
 ROOMS = ("contracts", "protocol", "coordinator", "worker", "verifier", "trainer", "testnet")
 EXTRAS = {
@@ -70,7 +71,15 @@ def doctor(
 
 def findings() -> Iterator[Finding]:
     """All checks, in the order in which they are printed."""
-    checks: tuple[Callable[[], Iterator[Finding]], ...] = (_python, _rooms, _extras, _vllm, _disk, _threads)
+    checks: tuple[Callable[[], Iterator[Finding]], ...] = (
+        _python,
+        _rooms,
+        _extras,
+        _vllm,
+        sandbox_findings,
+        _disk,
+        _threads,
+    )
     for check in checks:
         yield from check()
 
@@ -131,6 +140,16 @@ def _vllm() -> Iterator[Finding]:
         yield Finding("vllm", "error", f"{error.what}: {error.why}", error.todo)
     else:
         yield Finding("vllm", "ok", f"{distribution} {number}")
+
+
+def sandbox_findings() -> Iterator[Finding]:
+    """Whether programs can be run here: of interest to whoever judges code."""
+    fault = sandbox_fault()
+    if fault is None:
+        yield Finding("sandbox", "ok", "bubblewrap can run programs of the environment code")
+    else:
+        detail = f"{fault.what}: {fault.why}; needed by the environment code only"
+        yield Finding("sandbox", "warning", detail, fault.todo)
 
 
 def _disk() -> Iterator[Finding]:

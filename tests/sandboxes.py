@@ -1,0 +1,19 @@
+"""What tests ask before they run programs in a sandbox: a machine without bubblewrap skips, CI doesn't."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from protocol.sandbox.bubblewrap import sandbox_fault
+
+
+def require_sandbox() -> None:
+    """Skips with the reason where this machine can't make a sandbox; fails where `CI` is set."""
+    fault = sandbox_fault()
+    if fault is None:
+        return
+    if os.environ.get("CI"):
+        raise fault
+    pytest.skip(str(fault))
