@@ -17,7 +17,10 @@ NAME = "rewards"
 
 def check(case: Case) -> CheckResult:
     for index, rollout in enumerate(case.rollouts):
-        judgement = case.environment.judge(case.terms.prompt_of(index).problem, rollout.output_tokens.tolist())
+        problem, completion = case.terms.prompt_of(index).problem, rollout.output_tokens.tolist()
+        judgement = case.environment.judge(problem, completion)
+        if not judgement.allows(rollout.task_reward):
+            judgement = case.environment.judge_again(problem, completion, judgement)
         if not judgement.allows(rollout.task_reward):
             is_slashable = case.environment.deterministic and judgement.certain
             return refused(

@@ -236,6 +236,11 @@ class Environment(ABC):
         other = None if judgement.other is None else float(judgement.other == PASS_REWARD)
         return Judgement(float(judgement.score == PASS_REWARD), other, judgement.certain)
 
+    def judge_again(self, problem: Problem, completion: Sequence[int], found: Judgement) -> Judgement:
+        """Asked before a claim that contradicts `found` counts against anybody: environments that run what a model
+        wrote look again, and allow both where it doesn't do the same each time."""
+        return found
+
     def judge_text(self, problem: Problem, text: str) -> Judgement:
         """The environment's own judgement of a completion's text, its scores rounded to float32."""
         found = self._judge(problem, self.answer(text))

@@ -19,7 +19,6 @@ from protocol.errors import ConfigError
 from protocol.tokenizer import Tokenizer
 
 MILLE = 1000
-THINK_END = "</think>"
 
 
 class ProblemFileConfig(EnvironmentConfig):
@@ -99,12 +98,3 @@ def is_held_back(question: str, per_mille: int) -> bool:
     [True, False, True, False, True, True]
     """
     return int.from_bytes(sha256(question.strip().encode())[:8], "big") % MILLE < per_mille
-
-
-def after_thinking(text: str) -> str:
-    """What a completion says once it has thought: all after the last `</think>`, or all where there is none.
-
-    >>> after_thinking("<think>4?</think> 5")
-    ' 5'
-    """
-    return text.rpartition(THINK_END)[2]

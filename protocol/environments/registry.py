@@ -21,6 +21,7 @@ Loader = Callable[[dict[str, Any], Tokenizer], Environment]
 
 ENTRY_POINT_GROUP = "proofpool.environments"
 BUILT_IN = {
+    "code": "protocol.environments.code",
     "math": "protocol.environments.math_problems",
     "reasoning_gym": "protocol.environments.reasoning_gym",
 }

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from protocol.environments.from_file import FileEnvironment, ProblemFileConfig, after_thinking, is_held_back
+from protocol.environments.from_file import FileEnvironment, ProblemFileConfig, is_held_back
 from protocol.environments.problem_files import DATASETS_VARIABLE, FileProblem, ProblemFile, open_problem_file
 from protocol.errors import ConfigError, MalformedFile, UsageError
 from protocol.tokenizer import Tokenizer
@@ -171,8 +171,3 @@ def test_an_answer_is_judged_by_its_own_row(told: Callable[..., Told]) -> None:
     assert environment.score(environment.problem(7), " 8 ") == 1
     assert environment.score(environment.problem(7), "9") == 0
     assert environment.difficulty(environment.problem(7)) == {"solve_rate_small": 0.25}
-
-
-def test_thoughts_are_passed_over() -> None:
-    assert after_thinking("<think>1</think>2</think>3") == "3"
-    assert after_thinking("<think>1") == "<think>1"
