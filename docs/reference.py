@@ -267,6 +267,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "metrics of the worker": partial(metrics_table, "worker.metrics"),
     "metrics of the trainer": partial(metrics_table, "trainer.metrics"),
     "metrics of a relay": partial(metrics_table, "protocol.shardcast.relay"),
+    "metrics of an origin": partial(metrics_table, "protocol.shardcast.origin_status"),
     "metrics of the coordinator": partial(metrics_table, "coordinator.status"),
     "fields of an alert": alerts_example,
     "summary of the testnet": summary_table,

@@ -291,6 +291,29 @@ class WeightsView(_Shape):
     published_time: UInt64
 
 
+MAX_ARRIVALS = 1000
+"""Nodes that are named of a version; `num_nodes` counts all."""
+
+
+class NodeArrival(_Shape):
+    """A node that has a policy version, and when it first leased work on it (chain time, seconds)."""
+
+    node: Address
+    first_lease_time: UInt64
+
+
+class VersionSpread(_Shape):
+    """Who works on a policy version since when; times are the chain's, in seconds."""
+
+    policy_version: UInt64
+    manifest_hash: Hash32
+    published_time: UInt64
+    announced_time: UInt64
+    num_nodes: UInt64
+    nodes: Annotated[tuple[NodeArrival, ...], Field(max_length=MAX_ARRIVALS)]
+    """In order of time; the first ones where there are more."""
+
+
 class ProviderEarnings(_Shape):
     account: Address
     cumulative_wei: Wei

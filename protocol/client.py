@@ -204,6 +204,10 @@ class CoordinatorClient:
     def weights(self, policy_version: int) -> api.WeightsView:
         return self._get(api.WeightsView, f"/v1/weights/{policy_version}")
 
+    def version_spreads(self, limit: int = 5) -> list[api.VersionSpread]:
+        """Of the newest versions, newest first."""
+        return self._list(api.VersionSpread, "/v1/weights", limit=limit)
+
     def newest_earnings(self) -> api.EarningsStatement | None:
         """The newest statement, on chain or waiting for attestations; None before the first."""
         answer = self._request("GET", "/v1/earnings")

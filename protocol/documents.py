@@ -70,6 +70,7 @@ SHAPES: dict[str, str] = {
     "shardcast diff": "protocol.shardcast.patch_commands:PatchMade",
     "shardcast apply": "protocol.shardcast.patch_commands:PatchApplied",
     "shardcast get": "protocol.shardcast.report:FetchReport",
+    "shardcast status": "protocol.shardcast.propagation:Propagation",
     "trace": "protocol.trace:Trace",
     "doctor": "protocol.doctor:DoctorReport",
 }

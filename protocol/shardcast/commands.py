@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from protocol.errors import UsageError
-from protocol.shardcast import patch_commands
+from protocol.shardcast import patch_commands, status_command
+
+if TYPE_CHECKING:
+    from protocol.shardcast.file_server import FileServer
 
 DEFAULT_COORDINATOR = "http://127.0.0.1:8700"
 MEBIBYTE = 1 << 20
@@ -27,6 +31,8 @@ Connections = Annotated[int, typer.Option(min=1, help="Connections at a time, in
 PerIp = Annotated[int, typer.Option("--connections-per-ip", min=1, help="Connections at a time of one address.")]
 Rate = Annotated[int, typer.Option("--bytes-per-second-per-ip", min=0, help="What one address gets; 0: no limit.")]
 
+MetricsAddress = Annotated[str | None, typer.Option(help="HOST:PORT of /metrics and /healthz; off without.")]
+
 
 @app.callback()
 def shardcast() -> None:
@@ -41,16 +47,29 @@ def serve(
     connections: Connections = 1024,
     connections_per_ip: PerIp = 64,
     bytes_per_second_per_ip: Rate = 0,
+    metrics_address: MetricsAddress = None,
 ) -> None:
     """Serve ROOT over HTTP until interrupted."""
+    from contextlib import ExitStack
+
     from protocol.shardcast.file_server import FileServer
     from protocol.shardcast.limits import Limits
 
     server = FileServer(root, (host, port), Limits(connections, connections_per_ip, bytes_per_second_per_ip))
-    try:
+    with ExitStack() as stack:
+        stack.callback(server.close)
+        stack.enter_context(_seen(server, root, metrics_address))
         server.run()
-    finally:
-        server.close()
+
+
+def _seen(server: FileServer, root: Path, metrics_address: str | None) -> AbstractContextManager[object]:
+    """Health and metrics of an origin, where an address is named for them."""
+    from protocol.health_server import HealthServer
+    from protocol.shardcast.origin_status import OriginMetrics, health_of
+
+    if metrics_address is None:
+        return nullcontext()
+    return HealthServer(metrics_address, lambda: health_of(root), OriginMetrics(server, root))
 
 
 @app.command()
@@ -62,6 +81,7 @@ def origin(
     keep: Annotated[int, typer.Option(min=1, help="Newest versions to keep; those before are removed.")] = 5,
     host: Host = "127.0.0.1",
     port: Port = 8500,
+    metrics_address: MetricsAddress = None,
 ) -> None:
     """Publish a checkpoint, served shard by shard while it is cut, and go on serving until interrupted.
 
@@ -74,7 +94,7 @@ def origin(
     from protocol.signals import stop_on_signals
 
     stop = stop_on_signals("shardcast")
-    with FileServer(root, (host, port)) as server:
+    with FileServer(root, (host, port)) as server, _seen(server, root, metrics_address):
         manifest = publish(checkpoint, root, pool, policy_version)
         keep_newest(root, keep)
         typer.echo(f"{manifest.manifest_hash} {server.url}")
@@ -100,9 +120,7 @@ def relay(
     connections: Connections = 1024,
     connections_per_ip: PerIp = 64,
     bytes_per_second_per_ip: Rate = 0,
-    metrics_address: Annotated[
-        str | None, typer.Option(help="HOST:PORT of /metrics and /healthz; off without.")
-    ] = None,
+    metrics_address: MetricsAddress = None,
 ) -> None:
     """Pull the pool's versions from upstreams as they are written, and hand out each shard once it is checked.
 
@@ -195,5 +213,6 @@ def get(
         typer.echo(f"{lie.url} lied: {lie.path} has hash {lie.found}, not {lie.expected}", err=True)
 
 
+app.command()(status_command.status)
 app.command()(patch_commands.diff)
 app.command()(patch_commands.apply)

@@ -83,6 +83,11 @@ class Forwarder:
         self._unsigned: set[str] = set()
         """Where listings were found that aren't believed: each is said once."""
 
+    @property
+    def peers(self) -> list[Relay]:
+        """Relays that share out with this one what upstreams send."""
+        return [relay for relay in self.relays.all if relay not in self._upstreams]
+
     def run(self, stop: threading.Event) -> None:
         """Look for what is new until `stop` is set. What stands in the way is logged, and tried again."""
         while not self._clock.wait(stop, 0.0 if self._looked() else self._pause_seconds):

@@ -24,7 +24,8 @@ METRICS = (
     MetricSpec("requests", "counter", "Requests answered since the start."),
     MetricSpec("connections_refused", "counter", "Connections over the limits since the start."),
     MetricSpec("connections", "gauge", "Connections open now."),
-    MetricSpec("upstream_failures", "counter", "Answers of upstreams that failed, since the start."),
+    MetricSpec("peer_bytes", "counter", "Bytes of shards from peers since the start, part of those that came in."),
+    MetricSpec("upstream_failures", "counter", "Answers of upstreams and peers that failed, since the start."),
     MetricSpec("upstream_lies", "counter", "Shards and manifests with another hash than promised, since the start."),
     MetricSpec("policy_version", "gauge", "Newest policy version that is here completely."),
 )
@@ -61,6 +62,7 @@ class RelayMetrics:
                 "requests": {(): served.num_requests},
                 "connections_refused": {(): served.num_refused},
                 "connections": {(): self._server.visitors.num_connections},
+                "peer_bytes": {(): sum(one.num_bytes for one in self._forwarder.peers)},
                 "upstream_failures": {(): sum(one.num_failures for one in upstreams)},
                 "upstream_lies": {(): sum(len(one.lies) for one in upstreams)},
                 "policy_version": {} if version is None else {(): version},
