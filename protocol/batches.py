@@ -24,10 +24,15 @@ def groups_root(keys: Sequence[GroupKey]) -> str:
 
 
 def check_offer(offer: BatchOffer, coordinator: str, domain: SigningDomain) -> None:
-    """Raises SignatureInvalid, or VerificationFailed where the groups aren't those that were signed."""
+    """Raises SignatureInvalid, or VerificationFailed where the groups aren't those that were signed, each once."""
     message = Batch(pool_id=offer.pool_id, number=offer.number, step=offer.step, groups_root=offer.groups_root)
     check_signature(message, offer.signature, coordinator, domain)
-    found = groups_root([(group.submission_id, group.group) for group in offer.groups])
+    keys = [(group.submission_id, group.group) for group in offer.groups]
+    if len(set(keys)) < len(keys):
+        raise VerificationFailed(
+            "a batch names a group more than once", f"{len(set(keys))} groups in {len(keys)} places"
+        )
+    found = groups_root(keys)
     if found != offer.groups_root:
         raise VerificationFailed(
             "a batch names other groups than it is signed for", f"{found}, not {offer.groups_root}"

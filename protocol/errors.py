@@ -6,6 +6,7 @@
     ├── VerificationFailed            3   evidence doesn't hold; the answer is "no"
     │   ├── MalformedProof                bytes that are no canonical TOPLOC proof
     │   ├── MalformedFile                 bytes that are no valid rollout file
+    │   │   └── MalformedRow                  one row of it that no rollout has
     │   ├── SignatureInvalid              no signature, or not by the address that it names
     │   └── ShardCorrupt                  a shard or manifest that doesn't match its hash
     ├── KeyFailure                    4   a keystore that can't be opened or used
@@ -71,6 +72,15 @@ class MalformedProof(VerificationFailed):
 
 class MalformedFile(VerificationFailed):
     """A rollout file that breaks the schema, a bound, or can't be parsed at all."""
+
+
+class MalformedRow(MalformedFile):
+    """A rollout that breaks a bound, in a file that can be read otherwise; `row` counts from 0."""
+
+    def __init__(self, row: int, fault: str, why: str = "") -> None:
+        super().__init__(f"row {row} {fault}", why)
+        self.row = row
+        self.fault = f"{fault}: {why}" if why else fault
 
 
 class NotCanonical(VerificationFailed):

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from protocol.canonical import canonical_json, hex0x
-from protocol.errors import MalformedFile, NotCanonical
+from protocol.errors import MalformedFile, MalformedRow, NotCanonical
 from protocol.parquet import check_pages, read_metadata
 from protocol.rules import SamplingRules
 from protocol.wire import PROTOCOL_VERSION, Hash32, SchemaVersion
@@ -141,7 +141,9 @@ def write_rollouts(header: FileHeader, rollouts: Sequence[Rollout]) -> bytes:
 
 
 def read_rollouts(data: bytes, *, max_rows: int, max_tokens: int) -> tuple[FileHeader, list[Rollout]]:
-    """Header and rows of a file from outside. Raises MalformedFile for whatever isn't exactly the schema.
+    """Header and rows of a file from outside.
+
+    Raises MalformedFile for whatever isn't exactly the schema, MalformedRow where that is one row's fault.
 
     `max_rows` bounds rows, `max_tokens` bounds each row's prompt and completion.
     """
@@ -239,10 +241,10 @@ def _numbers(column: pa.ListArray, row: int) -> npt.NDArray[Any]:
 def _check_row(index: int, rollout: Rollout, max_tokens: int) -> None:
     lengths = (len(rollout.input_tokens), len(rollout.output_tokens), len(rollout.output_logprobs))
     if not all(0 < n <= max_tokens for n in lengths) or lengths[1] != lengths[2]:
-        raise MalformedFile(f"row {index} has wrong lengths", f"prompt, completion, log-probs = {lengths}")
+        raise MalformedRow(index, "has wrong lengths", f"prompt, completion, log-probs = {lengths}")
     if rollout.finish_reason not in FINISH_REASONS:
-        raise MalformedFile(f"row {index} has an unknown finish reason", rollout.finish_reason[:40])
+        raise MalformedRow(index, "has an unknown finish reason", rollout.finish_reason[:40])
     if not np.isfinite(rollout.output_logprobs).all() or not np.isfinite(rollout.task_reward):
-        raise MalformedFile(f"row {index} has a number that isn't finite")
+        raise MalformedRow(index, "has a number that isn't finite")
     if max(len(rollout.problem_id), len(rollout.task_type)) > MAX_TEXT_BYTES:
-        raise MalformedFile(f"row {index} has a text over {MAX_TEXT_BYTES} characters")
+        raise MalformedRow(index, f"has a text over {MAX_TEXT_BYTES} characters")

@@ -17,9 +17,10 @@ from protocol.canonical import hex0x
 from protocol.errors import VerificationFailed
 from protocol.files import write_atomically
 from protocol.rules import Rules
+from protocol.weights import ModelConfig
 from protocol.wire import Hash32
 from trainer.advantages import AdvantageScale
-from trainer.samples import TrainingBatch, read_batch
+from trainer.samples import Limits, TrainingBatch, UnfitRow, read_batch
 
 OFFER_FILE, RULES_FILE, ROLLOUT_FILE = "offer.json", "rules.json", "rollouts.parquet"
 
@@ -41,6 +42,8 @@ class BatchFile:
     offer: BatchOffer
     rules: Rules
     data: bytes
+    oldest_version: int = 0
+    """The oldest policy version that the pool's `max_async` lets the step use."""
 
     @property
     def source(self) -> BatchSource:
@@ -52,9 +55,19 @@ class BatchFile:
             file_sha256=hex0x(hashlib.sha256(self.data).digest()),
         )
 
-    def read(self, vocab_size: int, scale: AdvantageScale = "std") -> TrainingBatch:
+    def read(self, model: ModelConfig, scale: AdvantageScale = "std") -> TrainingBatch:
         """Its samples. Raises VerificationFailed where the file isn't the offered one, UnfitRow for a bad row."""
-        return read_batch(self.offer, self.data, self.rules, vocab_size, scale)
+        limits = Limits(model.vocab_size, model.max_position_embeddings, self.oldest_version)
+        try:
+            return read_batch(self.offer, self.data, self.rules, limits, scale)
+        except UnfitRow:
+            raise
+        except VerificationFailed as error:
+            raise VerificationFailed(
+                f"batch {self.offer.number} of step {self.offer.step} can't be trained on",
+                f"{error.what}: {error.why}" if error.why else error.what,
+                "start again once the coordinator serves what it has signed; nothing of this batch was used",
+            ) from error
 
     def write(self, folder: Path) -> None:
         """Three files, each whole or not there."""

@@ -8,42 +8,64 @@ step was made of.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from protocol.api import BatchOffer, BatchRefusal
 from protocol.batches import check_offer
 from protocol.client import CoordinatorClient
+from protocol.errors import VerificationFailed
 from protocol.rules import Rules
 from protocol.signing import SigningDomain
 from trainer.batch_file import BatchFile
 
 
+class BatchTerms(Protocol):
+    """The part of a pool's record that batches are held against."""
+
+    @property
+    def pool_id(self) -> int: ...
+    @property
+    def coordinator(self) -> str: ...
+    @property
+    def max_async(self) -> int: ...
+
+
 class Batches:
     """One pool's batches.
 
-    `signer_of_batches` asks the chain, so that a handed-over key is noticed.
+    `terms` asks the chain, so that a handed-over key is noticed.
     """
 
     def __init__(
         self,
         coordinator: CoordinatorClient,
-        signer_of_batches: Callable[[], str],
+        terms: Callable[[], BatchTerms],
         domain: SigningDomain,
     ) -> None:
         self._coordinator = coordinator
-        self._signer_of_batches = signer_of_batches
+        self._terms = terms
         self._domain = domain
         self._rules: dict[str, Rules] = {}
 
     def lease(self, step: int) -> BatchOffer | None:
         """The offer for this step; None while groups are wanting. Raises VerificationFailed for a false one."""
         offer = self._coordinator.lease_batch(step)
-        if offer is not None:
-            check_offer(offer, self._signer_of_batches(), self._domain)
+        if offer is None:
+            return None
+        terms = self._terms()
+        check_offer(offer, terms.coordinator, self._domain)
+        if (offer.pool_id, offer.step) != (terms.pool_id, step):
+            raise VerificationFailed(
+                "the coordinator offers another batch than it was asked for",
+                f"pool {offer.pool_id}, step {offer.step}; asked for pool {terms.pool_id}, step {step}",
+                "keep its answer, which is signed, and ask whoever runs it; nothing was trained on",
+            )
         return offer
 
     def fetch(self, offer: BatchOffer) -> BatchFile:
         """What was offered, with the rules that it was leased by; `read` holds the one against the other."""
-        return BatchFile(offer, self._rules_of(offer), self._coordinator.batch_file(offer.number))
+        oldest_version = max(0, offer.step - 1 - self._terms().max_async)
+        return BatchFile(offer, self._rules_of(offer), self._coordinator.batch_file(offer.number), oldest_version)
 
     def acknowledge(self, number: int) -> None:
         self._coordinator.acknowledge_batch(number)

@@ -50,7 +50,7 @@ class Crew:
 
     def read(self, file: BatchFile) -> TrainingBatch:
         """The samples of a batch, for the model and the recipe at hand. Raises VerificationFailed, UnfitRow."""
-        return file.read(self.learner.model.config.vocab_size, self.learner.recipe.advantage_scale)
+        return file.read(self.learner.model.config, self.learner.recipe.advantage_scale)
 
     def learn(self, batch: TrainingBatch, policy_version: int) -> StepFigures:
         """Take the optimizer steps of one batch, starting from `policy_version`."""

@@ -8,6 +8,7 @@ Source: INTELLECT-2 (arXiv:2505.07291), section 3; the figures of its recipe are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,7 +17,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, ProofpoolError
 from protocol.forward import CausalLM
 from trainer.advantages import AdvantageScale
 from trainer.bins import NO_SAMPLES, Bin, cost, pack
@@ -100,7 +101,11 @@ class Learner:
         )
 
     def learn(self, batch: TrainingBatch, policy_version: int) -> StepFigures:
-        """Take the optimizer steps of one batch, starting from `policy_version`."""
+        """Take the optimizer steps of one batch, starting from `policy_version`.
+
+        Raises ProofpoolError where a gradient isn't finite, on every rank: what was learnt of the batch
+        is to be dropped.
+        """
         tally = Tally(self.recipe.objective.clip, self.recipe.objective.kl_coefficient > 0)
         parts = split_groups(len(batch.samples), batch.group_size, self.recipe.optimizer_steps)
         fixed = self._fixed(batch, parts)
@@ -159,10 +164,17 @@ class Learner:
             (-value).backward()
             tally.add(rows, float(value.detach()))
         self._set_learning_rate()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.grad_norm_clip)
+        norm = float(whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.grad_norm_clip)))
+        if not math.isfinite(norm):
+            raise ProofpoolError(
+                "the gradient isn't finite, so no optimizer step was taken with it",
+                f"its norm is {norm} at optimizer step {self.num_updates + 1}",
+                "the newest checkpoint is sound: look at the curves for what grew, take a smaller learning rate, "
+                "and go back some versions with --resume N",
+            )
         self.optimizer.step()
         self.num_updates += 1
-        tally.close(float(whole(norm)))
+        tally.close(norm)
 
     def _join_in(self, temperature: float) -> None:
         """A pass whose loss is 0: it adds nothing to the gradient, and the other ranks' passes can go on."""

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from protocol.api import BatchOffer, BatchRefusal
+from protocol.errors import VerificationFailed
 from protocol.telemetry import get_logger
 from protocol.waiting import Waiting
 from trainer.batch_file import BatchFile
@@ -135,14 +136,25 @@ class Trainer:
         publishing.wait()
 
     def take(self, step: int, publishing: Publishing) -> tuple[BatchFile, TrainingBatch] | None:
-        """A batch of this step that can be trained on: the pool is told of any that can't. None if stopped before."""
+        """A batch of this step that can be trained on: the pool is told of any that can't. None if stopped before.
+
+        Raises VerificationFailed where a refused one is offered again.
+        """
+        refused: set[int] = set()
         while (offer := self.wait_for_batch(step, publishing)) is not None:
+            if offer.number in refused:
+                raise VerificationFailed(
+                    "the coordinator offers a batch again that was refused",
+                    f"batch {offer.number} of step {step}",
+                    "ask whoever runs it: a refused batch's submission is unfit, and the others make another batch",
+                )
             if (file := self.fetch(offer)) is None:
                 return None
             try:
                 return file, self.crew.read(file)
             except UnfitRow as unfit:
                 self.refuse(offer, unfit)
+                refused.add(offer.number)
         return None
 
     def wait_for_batch(self, step: int, publishing: Publishing) -> BatchOffer | None:

@@ -7,6 +7,7 @@ has cut short is taken away before the next one is written.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,10 +35,10 @@ class MetricsFile:
         self.path = path
 
     def append(self, line: Mapping[str, object]) -> None:
-        """Write a line; it is on the disk when this returns. Raises OSError."""
+        """Write a line; it is on the disk when this returns. What isn't finite is null. Raises OSError."""
         self._drop_torn_line()
         with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(finite(line), allow_nan=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -66,3 +67,14 @@ class MetricsFile:
         text = self.path.read_bytes()
         if text and not text.endswith(b"\n"):
             os.truncate(self.path, text.rfind(b"\n") + 1)
+
+
+def finite(line: Mapping[str, object]) -> Line:
+    """The line without numbers that JSON hasn't got: NaN and infinities are None, in its tables as well."""
+    return {name: _finite(value) for name, value in line.items()}
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, Mapping):
+        return finite(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value

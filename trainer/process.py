@@ -93,7 +93,7 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event, ra
     _check_role(record, signer)
     coordinator = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
     crew = build_crew(config, ranks)
-    batches = Batches(coordinator, lambda: pool.record().coordinator, contracts.domain)
+    batches = Batches(coordinator, pool.record, contracts.domain)
     reporting = build_reporting(config, crew, clock)
     return Trainer(
         crew,

@@ -88,7 +88,7 @@ class Replayer:
         self.store.restore(before, learner)
         _check("the state of the version before", state_hash(learner), made.record.before)
         file = self._batch(made, source, data)
-        batch = file.read(learner.model.config.vocab_size, learner.recipe.advantage_scale)
+        batch = file.read(learner.model.config, learner.recipe.advantage_scale)
         learner.learn(batch, before.policy_version)
         stored = self._learner(made, made.record)
         self.store.restore(made, stored)

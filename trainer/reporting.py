@@ -16,7 +16,7 @@ from protocol.errors import Rejected, Unreachable
 from protocol.telemetry import get_logger
 from trainer.evaluation import PassRates
 from trainer.figures import StepFigures
-from trainer.metrics_file import GROUPS_BY_USE, LEFT_UNUSED, Line, MetricsFile
+from trainer.metrics_file import GROUPS_BY_USE, LEFT_UNUSED, Line, MetricsFile, finite
 from trainer.peak import Peak
 from trainer.run_status import status_of
 from trainer.samples import TrainingBatch
@@ -70,6 +70,7 @@ class Reporting:
         line |= {"bottleneck": bottleneck(causes).value}
         line |= {"seconds_by_cause": {cause.value: seconds for cause, seconds in causes.items()}}
         line |= self._speed(figures, flops, times.learn_seconds) | unused
+        line = finite(line)
         self._write(line)
         self.num_steps += 1
         self.num_tokens += figures.num_tokens

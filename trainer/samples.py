@@ -18,7 +18,8 @@ from torch import Tensor
 
 from protocol.api import BatchOffer
 from protocol.canonical import hex0x
-from protocol.errors import VerificationFailed
+from protocol.checks.bounds import MAX_LOGPROB, MAX_REWARD, MIN_LOGPROB
+from protocol.errors import MalformedRow, VerificationFailed
 from protocol.rollouts import Rollout, read_rollouts
 from protocol.rules import Rules
 from trainer.advantages import AdvantageScale, group_advantages, length_penalty
@@ -59,6 +60,17 @@ class UnfitRow(VerificationFailed):
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What a row has to keep to, for this model and this step."""
+
+    vocab_size: int
+    max_positions: int
+    """Of prompt and completion together."""
+    oldest_version: int = 0
+    """Rollouts of earlier policy versions may not be used."""
+
+
+@dataclass(frozen=True)
 class TrainingBatch:
     """The samples of a step, groups contiguous, and what the learner must know of their rules."""
 
@@ -74,9 +86,9 @@ class TrainingBatch:
 
 
 def read_batch(
-    offer: BatchOffer, file: bytes, rules: Rules, vocab_size: int, scale: AdvantageScale = "std"
+    offer: BatchOffer, file: bytes, rules: Rules, limits: Limits, scale: AdvantageScale = "std"
 ) -> TrainingBatch:
-    """The samples of a batch for a model of `vocab_size` tokens.
+    """The samples of a batch, each within `limits`.
 
     Raises VerificationFailed where the file isn't the offered one, UnfitRow where a row can't be trained on.
     """
@@ -84,16 +96,27 @@ def read_batch(
     if found != offer.file_sha256:
         raise VerificationFailed("a batch file isn't the one offered", f"sha256 {found}, not {offer.file_sha256}")
     longest = max(offer.num_tokens, rules.sampling.max_new_tokens)
-    _, rollouts = read_rollouts(file, max_rows=offer.num_rollouts, max_tokens=longest)
+    try:
+        _, rollouts = read_rollouts(file, max_rows=offer.num_rollouts, max_tokens=longest)
+    except MalformedRow as error:
+        raise unfit_row(offer, rules, error.row, error.fault) from error
     if len(rollouts) != offer.num_rollouts or len(rollouts) != len(offer.groups) * rules.group_size:
         raise VerificationFailed(
             "a batch doesn't hold the groups it names", f"{len(rollouts)} rollouts in {len(offer.groups)} groups"
         )
     for row, rollout in enumerate(rollouts):
-        if (fault := fault_of(rollout, rules, vocab_size, offer.step)) is not None:
-            submission_id = offer.groups[row // rules.group_size].submission_id
-            raise UnfitRow(submission_id, fault)
+        if (fault := fault_of(rollout, rules, limits, offer.step)) is not None:
+            raise unfit_row(offer, rules, row, fault)
     return batch_of(rollouts, rules, scale)
+
+
+def unfit_row(offer: BatchOffer, rules: Rules, row: int, fault: str) -> VerificationFailed:
+    """Names the submission that the row came in; a row past the offered groups is the file's own fault."""
+    if row >= len(offer.groups) * rules.group_size:
+        return VerificationFailed(
+            "a batch doesn't hold the groups it names", f"row {row} in {len(offer.groups)} groups"
+        )
+    return UnfitRow(offer.groups[row // rules.group_size].submission_id, fault)
 
 
 def batch_of(rollouts: Sequence[Rollout], rules: Rules, scale: AdvantageScale = "std") -> TrainingBatch:
@@ -110,24 +133,46 @@ def batch_of(rollouts: Sequence[Rollout], rules: Rules, scale: AdvantageScale = 
     )
 
 
-def fault_of(rollout: Rollout, rules: Rules, vocab_size: int, step: int) -> str | None:
+def fault_of(rollout: Rollout, rules: Rules, limits: Limits, step: int) -> str | None:
     """What makes a row unfit for the optimizer, with its value; None where nothing does.
 
     Each of these is refused long before, by the checks of a verifier: here they would poison every weight.
     """
+    return (
+        _length_fault(rollout, rules, limits) or _value_fault(rollout, limits) or _version_fault(rollout, limits, step)
+    )
+
+
+def _length_fault(rollout: Rollout, rules: Rules, limits: Limits) -> str | None:
+    num_inputs, num_outputs = len(rollout.input_tokens), len(rollout.output_tokens)
+    if not num_inputs or not num_outputs:
+        return f"{num_inputs} prompt and {num_outputs} output tokens"
+    if num_outputs > rules.sampling.max_new_tokens:
+        return f"{num_outputs} output tokens, the rules allow {rules.sampling.max_new_tokens}"
+    if num_inputs + num_outputs > limits.max_positions:
+        return f"{num_inputs} prompt and {num_outputs} output tokens, the model has {limits.max_positions} positions"
+    return None
+
+
+def _value_fault(rollout: Rollout, limits: Limits) -> str | None:
     tokens = np.concatenate([rollout.input_tokens, rollout.output_tokens])
-    if not len(rollout.input_tokens) or not len(rollout.output_tokens):
-        return f"{len(rollout.input_tokens)} prompt and {len(rollout.output_tokens)} output tokens"
-    if len(rollout.output_tokens) > rules.sampling.max_new_tokens:
-        return f"{len(rollout.output_tokens)} output tokens, the rules allow {rules.sampling.max_new_tokens}"
-    if tokens.min() < 0 or tokens.max() >= vocab_size:
-        return f"a token id of {tokens.min()} to {tokens.max()}, the model has {vocab_size}"
-    if len(rollout.output_logprobs) != len(rollout.output_tokens) or not np.isfinite(rollout.output_logprobs).all():
+    if tokens.min() < 0 or tokens.max() >= limits.vocab_size:
+        return f"a token id of {tokens.min()} to {tokens.max()}, the model has {limits.vocab_size}"
+    logprobs = rollout.output_logprobs
+    if len(logprobs) != len(rollout.output_tokens) or not np.isfinite(logprobs).all():
         return "log-probs that aren't one finite number a token"
-    if not math.isfinite(rollout.task_reward):
-        return f"a task reward of {rollout.task_reward}"
+    if logprobs.min() < MIN_LOGPROB or logprobs.max() > MAX_LOGPROB:
+        return f"log-probs of {logprobs.min():g} to {logprobs.max():g}, not {MIN_LOGPROB:g} to {MAX_LOGPROB:g}"
+    if not math.isfinite(rollout.task_reward) or abs(rollout.task_reward) > MAX_REWARD:
+        return f"a task reward of {rollout.task_reward:g}"
+    return None
+
+
+def _version_fault(rollout: Rollout, limits: Limits, step: int) -> str | None:
     if not 0 <= rollout.step < step:
         return f"policy version {rollout.step} in the batch of step {step}"
+    if rollout.step < limits.oldest_version:
+        return f"policy version {rollout.step}, the pool's max_async allows {limits.oldest_version} and later"
     return None
 
 

@@ -61,6 +61,8 @@ class PoolRecord:
     """How long after its epoch's commit a submission can be accused."""
     lease_seconds: int
     """How long a lease is at most."""
+    max_async: int
+    """How many policy versions behind a step's start its rollouts may be."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ class ChainPool:
             reaudit_bps=config["reaudit_bps"],
             accuse_seconds=terms["accuse_period"],
             lease_seconds=config["lease_max"],
+            max_async=config["max_async"],
         )
 
     def num_epochs(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -101,7 +102,8 @@ def train(site: Site, model: CausalLM, tmp_path: Path) -> Callable[..., list[dic
         waiting = Waiting(clock, threading.Event(), poll_seconds=0.001)
         reporting = Reporting(MetricsFile(tmp_path / "metrics.jsonl"), clock, Stopwatch(clock))
         recipe = RecipeConfig(learning_rate=1e-3, optimizer_steps=1, warmup_steps=0)
-        batches = Batches(coordinator, lambda: site.coordinator.signer.address, site.domain)
+        terms = SimpleNamespace(pool_id=POOL_ID, coordinator=site.coordinator.signer.address, max_async=max_async)
+        batches = Batches(coordinator, lambda: terms, site.domain)
         folder = tmp_path / "trainer"
         Trainer(
             Crew(Learner(model, recipe), CheckpointStore(folder), tmp_path),

@@ -71,6 +71,7 @@ class MirrorChain:
             reaudit_bps=pool.reaudit_bps,
             accuse_seconds=100,
             lease_seconds=60,
+            max_async=pool.max_async,
         )
 
     def num_epochs(self) -> int:

@@ -14,8 +14,8 @@ from coordinator.batches import Candidate, choose
 from coordinator.db.chain import Pool
 from coordinator.db.work import GroupRow
 from protocol.api import BatchRefusal
-from protocol.batches import groups_root
-from protocol.errors import ProofpoolError, Rejected
+from protocol.batches import check_offer, groups_root
+from protocol.errors import ProofpoolError, Rejected, VerificationFailed
 from protocol.reasons import Outcome, RejectReason
 from protocol.rollouts import read_rollouts
 from protocol.wire import Batch, Signed
@@ -221,3 +221,16 @@ def test_the_choice_depends_on_nothing_but_the_groups(
     assert len({candidate.rules_hash for candidate in chosen}) <= 1
     left_out = [c for c in candidates if c not in chosen and chosen and c.rules_hash == chosen[0].rules_hash]
     assert all(c.epoch >= chosen[-1].epoch for c in left_out)
+
+
+def test_an_offer_that_names_a_group_twice_is_refused_though_it_is_signed(site: Any) -> None:
+    site.accept()
+    offer = site.client(site.trainer).lease_batch(1)
+    check_offer(offer, site.coordinator.signer.address, site.domain)
+    groups = (offer.groups[0],) * 2
+    root = groups_root([(group.submission_id, group.group) for group in groups])
+    message = Batch(pool_id=offer.pool_id, number=offer.number, step=offer.step, groups_root=root)
+    signature = Signed[Batch].by(site.coordinator.signer, message, site.domain).signature
+    doubled = offer.model_copy(update={"groups": groups, "groups_root": root, "signature": signature})
+    with pytest.raises(VerificationFailed, match="more than once"):
+        check_offer(doubled, site.coordinator.signer.address, site.domain)

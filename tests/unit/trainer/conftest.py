@@ -20,10 +20,11 @@ from protocol.weights import ModelConfig
 from protocol.wire import ZERO_HASH, Batch
 from trainer.batch_file import BatchFile
 from trainer.learner import Learner, RecipeConfig
-from trainer.samples import TrainingBatch, read_batch
+from trainer.samples import Limits, TrainingBatch, read_batch
 
 GROUP_SIZE = 4
 VOCABULARY = 11
+LIMITS = Limits(VOCABULARY, max_positions=64)
 COORDINATOR = Signer(b"\2" * 32)
 
 
@@ -100,14 +101,17 @@ def make_offer(
 ) -> Callable[..., tuple[BatchOffer, bytes]]:
     """A batch of two groups for `step`, with its file; `first` is put in the place of the first rollout."""
 
-    def make(step: int = 1, first: Rollout | None = None, version: int = 0) -> tuple[BatchOffer, bytes]:
+    def make(
+        step: int = 1, first: Rollout | None = None, version: int = 0, number: int | None = None
+    ) -> tuple[BatchOffer, bytes]:
         rollouts = [
             make_rollout(number, reward=float(number % 3 == 0), version=version) for number in range(2 * GROUP_SIZE)
         ]
         rollouts[:1] = [first or rollouts[0]]
         header = FileHeader(task_id=ZERO_HASH, group_size=GROUP_SIZE, sampling=SamplingRules(max_new_tokens=12))
         file = write_rollouts(header, rollouts)
-        message = Batch(pool_id=1, number=step, step=step, groups_root=groups_root([(ZERO_HASH, 0), (ZERO_HASH, 1)]))
+        number = step if number is None else number
+        message = Batch(pool_id=1, number=number, step=step, groups_root=groups_root([(ZERO_HASH, 0), (ZERO_HASH, 1)]))
         offer = BatchOffer(
             pool_id=message.pool_id,
             number=message.number,
@@ -128,7 +132,7 @@ def make_offer(
 
 @pytest.fixture
 def batch(make_offer: Callable[..., tuple[BatchOffer, bytes]], rules: Rules) -> TrainingBatch:
-    return read_batch(*make_offer(), rules, VOCABULARY)
+    return read_batch(*make_offer(), rules, LIMITS)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import torch
 from pydantic import ValidationError
 
 from protocol.api import BatchOffer
+from protocol.errors import ProofpoolError
 from tests.unit.trainer.conftest import weights_of
 from trainer.learner import Learner, RecipeConfig
 from trainer.samples import TrainingBatch
@@ -49,6 +50,20 @@ def test_figures_describe_the_batch(make_learner: Callable[..., Learner], batch:
     assert figures.mean_task_reward == pytest.approx(sum(s.task_reward for s in batch.samples) / len(batch.samples))
     assert figures.kl_to_old >= 0
     assert figures.entropy > 0
+
+
+def test_a_gradient_that_isnt_finite_moves_nothing_and_ends_the_step(
+    make_learner: Callable[..., Learner], batch: TrainingBatch
+) -> None:
+    learner = make_learner(optimizer_steps=1)
+    before = weights_of(learner)
+    endless = replace(batch, samples=[replace(batch.samples[0], advantage=float("inf")), *batch.samples[1:]])
+    with pytest.raises(ProofpoolError, match="gradient isn't finite") as refused:
+        learner.learn(endless, 0)
+    assert "its norm is nan" in refused.value.why or "its norm is inf" in refused.value.why
+    assert torch.equal(weights_of(learner), before) and learner.num_updates == 0
+    learner.learn(batch, 0)
+    assert not torch.equal(weights_of(learner), before)
 
 
 @pytest.mark.parametrize("betas", [(1.0, 0.99), (0.9, 2.0), (-0.1, 0.9)])

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -40,6 +41,7 @@ from trainer.samples import TrainingBatch
 from trainer.stopwatch import Phase, Stopwatch
 
 Offer = tuple[BatchOffer, bytes]
+TERMS = SimpleNamespace(pool_id=1, coordinator=COORDINATOR.address, max_async=8)
 
 
 class Killed(BaseException):
@@ -147,7 +149,7 @@ def start(
         return Trainer(
             Crew(Learner(make_model(), recipe), CheckpointStore(tmp_path / "checkpoints"), tmp_path),
             Broadcaster(tmp_path / "origin", 1, world, coordinator, Signer(b"\1" * 32), domain),
-            Batches(coordinator, lambda: COORDINATOR.address, domain),
+            Batches(coordinator, lambda: TERMS, domain),
             reporting,
             Evaluations(evaluation, make_engine, lambda: world.rules, tmp_path / "evaluations", reporting, waiting),
             waiting,
@@ -343,11 +345,74 @@ def test_a_batch_that_the_coordinator_did_not_sign_like_this_is_not_trained_on(
     assert sorted(world.manifests) == [0]
 
 
+@pytest.mark.parametrize(
+    ("asked", "offered", "why"),
+    [(2, 1, "step 1; asked for pool 1, step 2"), (2, 5, "step 5"), (2, 2, None)],
+    ids=["that of a step before", "that of a later step", "the asked one"],
+)
+def test_only_the_batch_of_the_asked_step_is_trained_on(
+    world: World,
+    start: Callable[..., Trainer],
+    make_offer: Callable[..., Offer],
+    asked: int,
+    offered: int,
+    why: str | None,
+) -> None:
+    world.make_offer = lambda step: make_offer(offered if step == asked else step)
+    if why is None:
+        start().run(num_steps=2)
+        assert sorted(world.manifests) == [0, 1, 2]
+        return
+    with pytest.raises(VerificationFailed, match="another batch than it was asked for") as refused:
+        start().run(num_steps=2)
+    assert why in refused.value.why
+    assert sorted(world.manifests) == [0, 1] and world.consumed == [1]
+
+
+def test_a_batch_of_another_pool_isnt_trained_on(
+    world: World, start: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TERMS, "pool_id", 2)
+    with pytest.raises(VerificationFailed, match="another batch than it was asked for"):
+        start().run(num_steps=1)
+    assert sorted(world.manifests) == [0] and world.consumed == []
+
+
+def test_rollouts_that_the_pools_max_async_excludes_are_refused_with_their_submission(
+    world: World, start: Callable[..., Trainer], make_offer: Callable[..., Offer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of version 0 they may be in step 1 alone; the next batch of step 2 is of version 1."""
+    monkeypatch.setattr(TERMS, "max_async", 0)
+    current: list[Offer] = []
+
+    def next_offer(step: int) -> Offer:
+        if step == 1:
+            return make_offer(1)
+        if len(current) <= len(world.refused):
+            current.append(make_offer(2, version=len(current), number=2 + len(current)))
+        return current[-1]
+
+    world.make_offer = next_offer
+    start().run(num_steps=2)
+    assert [refusal.why for refusal in world.refused] == ["policy version 0, the pool's max_async allows 1 and later"]
+    assert sorted(world.manifests) == [0, 1, 2]
+
+
+def test_a_refused_batch_that_is_offered_again_ends_the_run(
+    world: World, start: Callable[..., Trainer], make_offer: Callable[..., Offer], make_rollout: Callable[..., Rollout]
+) -> None:
+    unfit = make_offer(1, replace(make_rollout(3), step=1))
+    world.make_offer = lambda step: unfit
+    with pytest.raises(VerificationFailed, match="offers a batch again that was refused"):
+        start().run(num_steps=1)
+    assert len(world.refused) == 1 and sorted(world.manifests) == [0]
+
+
 def test_a_batch_with_an_unfit_row_is_refused_and_the_step_made_of_another(
     world: World, start: Callable[..., Trainer], make_offer: Callable[..., Offer], make_rollout: Callable[..., Rollout]
 ) -> None:
     unfit = replace(make_rollout(3), step=1)  # step 1 can't be made of version 1
-    offers = iter([make_offer(1, unfit), make_offer(1)])
+    offers = iter([make_offer(1, unfit), make_offer(1, number=2)])
     current: list[Offer] = []
 
     def next_offer(step: int) -> Offer:
@@ -361,7 +426,7 @@ def test_a_batch_with_an_unfit_row_is_refused_and_the_step_made_of_another(
     assert [(refusal.submission_id, refusal.why) for refusal in world.refused] == [
         (current[0][0].groups[0].submission_id, "policy version 1 in the batch of step 1")
     ]
-    assert world.consumed == [1]
+    assert world.consumed == [2]
     assert sorted(world.manifests) == [0, 1]
 
 

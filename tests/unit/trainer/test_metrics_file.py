@@ -18,6 +18,13 @@ def test_what_is_appended_is_read_and_no_file_has_no_lines(tmp_path: Path) -> No
     assert metrics.lines() == [{"step": 1, "entropy": 0.5}, {"step": 2, "entropy": None}]
 
 
+def test_what_isnt_finite_is_null_so_that_each_line_is_json(tmp_path: Path) -> None:
+    metrics = MetricsFile(tmp_path / "metrics.jsonl")
+    metrics.append({"step": 1, "kl_to_worker": float("inf"), "grad_norm": float("nan"), "parts": {"a": -float("inf")}})
+    assert metrics.path.read_text() == '{"step": 1, "kl_to_worker": null, "grad_norm": null, "parts": {"a": null}}\n'
+    assert metrics.lines() == [{"step": 1, "kl_to_worker": None, "grad_norm": None, "parts": {"a": None}}]
+
+
 @pytest.mark.parametrize("torn", ['{"step": 2, "entr', '{"step": 2}', "{"])
 def test_a_line_that_a_kill_cut_short_is_no_line_and_spoils_none(tmp_path: Path, torn: str) -> None:
     metrics = MetricsFile(tmp_path / "metrics.jsonl")

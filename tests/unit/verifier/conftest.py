@@ -137,6 +137,7 @@ def chain(domain: SigningDomain, coordinator: Signer, make_signer: Callable[[int
         reaudit_bps=0,
         accuse_seconds=100,
         lease_seconds=60,
+        max_async=2,
     )
     return ChainTable(domain, pool)
 

@@ -111,6 +111,7 @@ class FakeChain:
             reaudit_bps=0,
             accuse_seconds=60,
             lease_seconds=60,
+            max_async=2,
         )
 
     def num_epochs(self) -> int:
