@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -104,14 +105,25 @@ class Code(FileEnvironment):
 
     def _verdict(self, code: str, test: CodeTest, run: Run) -> Verdict:
         """The judgement of a run, and at the border of the best of several: noise only ever makes a program slower."""
-        verdict = judge(run, self.config.limits, test.is_right(run))
+        is_right = test.is_right(run)
+        verdict = judge(run, self.config.limits, is_right)
+        if verdict.certain or run.ending != "exited":
+            return verdict
+        if run.exit_code != 0 or not is_right:
+            return self._with_more_memory(code, test, verdict)
         for _ in range(NUM_LOOKS - 1):
-            if verdict.certain or run.ending != "exited" or run.exit_code != 0:
-                break
             again = self._pool.run(test.job(code))
             if again.cpu_seconds + again.idle_seconds < run.cpu_seconds + run.idle_seconds:
                 run, verdict = again, judge(again, self.config.limits, test.is_right(again))
+            if verdict.certain:
+                break
         return verdict
+
+    def _with_more_memory(self, code: str, test: CodeTest, verdict: Verdict) -> Verdict:
+        """What fails with twice the memory as well fails on every machine."""
+        run = self._pool.run(replace(test.job(code), memory_factor=2))
+        is_right = run.ending == "exited" and run.exit_code == 0 and test.is_right(run)
+        return verdict if is_right else replace(verdict, certain=True)
 
 
 def _judgement(verdicts: list[Verdict]) -> Judgement:

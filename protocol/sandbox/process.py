@@ -38,6 +38,8 @@ class Job:
     code: str
     stdin: bytes = b""
     call: tuple[str, list[Any]] | None = None
+    memory_factor: int = 1
+    """Of the memory that the limits give: a second look at what ran short of it."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,7 @@ def _document(job: Job, limits: Limits) -> bytes:
     inside = limits.inside()
     if not counts_threads_by_namespace():
         del inside["RLIMIT_NPROC"]
+    inside["RLIMIT_AS"] *= job.memory_factor
     call = None if job.call is None else {"name": job.call[0], "arguments": job.call[1]}
     return json.dumps({"code": job.code, "call": call, "limits": inside}).encode()
 

@@ -9,7 +9,7 @@ In: a `Run`, its limits, whether what came out is right. Out: `Verdict`. A worke
 
 Time is CPU time, so that a busy machine is as quick as an idle one; what waits without computing (a lock that nobody
 frees) is measured in the same way against `idle_seconds`. Memory is the address space, which is the same everywhere,
-but for the libraries' share: a run near the limit is uncertain.
+but for the libraries' share: a run near the limit is uncertain, until it has failed with twice as much too.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def judge(run: Run, limits: Limits, is_right: bool) -> Verdict:
     if run.exit_code != 0 or not is_right:
         return _failed(run, limits)
     used = max(run.cpu_seconds / limits.cpu_seconds, run.idle_seconds / limits.idle_seconds)
-    near = used > 1 / limits.margin or run.peak_bytes > NEAR_MEMORY_LIMIT * limits.memory_bytes
+    near = used >= 1 / limits.margin or run.peak_bytes > NEAR_MEMORY_LIMIT * limits.memory_bytes
     why = f"{run.cpu_seconds:.2f} s of CPU time, {run.idle_seconds:.2f} s idle" if near else ""
-    return Verdict(used <= 1, not near, why)
+    return Verdict(used < 1, not near, why)
 
 
 _ENDINGS = {"cpu": "it takes too long", "idle": "it waits for nothing", "output": "it puts out too much"}
