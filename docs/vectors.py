@@ -31,7 +31,7 @@ from protocol.rollouts import FileHeader, Rollout, content_hash
 from protocol.rules import AuditRules, EnvironmentRules, FlipTest, Limit, Rules, SamplingRules, Thresholds
 from protocol.sampling import draw_tokens, gumbel_noise, margins, noise_keys, uniforms
 from protocol.shardcast.listing import Listing
-from protocol.shardcast.manifest import Manifest, Shard
+from protocol.shardcast.manifest import Manifest, PatchShards, Shard
 from protocol.shardcast.patches import diff
 from protocol.signing import Signer, SigningDomain, TypedMessage
 from protocol.stamp import stamp_challenge, stamp_of, stamp_seed
@@ -85,7 +85,8 @@ def vectors() -> str:
         "earnings": _earnings(),
         "groups_root": _groups_root(),
         "listing": _listing().model_dump(mode="json"),
-        "manifest": {"document": _manifest().model_dump(mode="json"), "manifest_hash": _manifest().manifest_hash},
+        "manifest": {"document": _manifest().document, "manifest_hash": _manifest().manifest_hash},
+        "manifest_with_patch": {"document": _patched().document, "manifest_hash": _patched().manifest_hash},
         "patch": _patch(),
     }
     return json.dumps(document, indent=1) + "\n"
@@ -467,6 +468,14 @@ def _manifest() -> Manifest:
             Shard(file="tokenizer.json", offset=0, num_bytes=9, blake3=_digest(3)),
         ),
     )
+
+
+def _patched() -> Manifest:
+    """The version after `_manifest`, of which only the patch and the tokenizer are published."""
+    before = _manifest()
+    part = Shard(file="model.safetensors", offset=0, num_bytes=11, blake3=_digest(4))
+    patch = PatchShards(base_version=2, base_manifest_hash=before.manifest_hash, shards=(part,))
+    return Manifest(pool_id=1, policy_version=3, shards=before.shards, patch=patch, snapshot_version=2)
 
 
 def _patch() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from protocol.engines.registry import make_engine
 from protocol.environments.registry import environment_of
 from protocol.rules import Rules
-from protocol.shardcast.client import fetch_version
+from protocol.shardcast.client import fetch
 from protocol.shardcast.line import weights_client
 from protocol.tokenizer import Tokenizer
 from protocol.wire import WeightsRelease
@@ -28,7 +28,7 @@ def pass_rates(
     rates, engine = [], make_engine("torch", max_batch=MAX_BATCH)
     with weights_client() as http:
         for release in releases:
-            model_folder = fetch_version(http, [relay_url], release, folder)
+            model_folder = fetch(http, [relay_url], release, folder).folder
             environment = environment_of(rules.environment, Tokenizer.load(model_folder))
             engine.load(model_folder)
             problems = environment.held_back(num_held_back)

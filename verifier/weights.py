@@ -17,7 +17,7 @@ import httpx
 from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
 from protocol.heap import return_holes
-from protocol.shardcast.client import fetch_version
+from protocol.shardcast.client import fetch
 from protocol.shardcast.folder import version_folder
 from verifier.chain import PoolChain
 
@@ -58,7 +58,7 @@ class Weights:
                 f"the release of version {policy_version} isn't the one on chain",
                 f"manifest {release.manifest_hash}, on chain {record.manifest_hash}",
             )
-        fetched = fetch_version(self._http, self._client.pool().shardcast_urls, release, self._folder)
+        fetched = fetch(self._http, self._client.pool().shardcast_urls, release, self._folder).folder
         self._checked.add(policy_version)
         self._discard_old(policy_version)
         return fetched

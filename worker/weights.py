@@ -18,7 +18,7 @@ import httpx
 
 from protocol.clock import Clock
 from protocol.errors import ProofpoolError, VerificationFailed
-from protocol.shardcast.client import fetch_version
+from protocol.shardcast.client import fetch
 from protocol.shardcast.folder import version_folder
 from protocol.telemetry import get_logger
 from protocol.wire import WeightsRelease
@@ -71,7 +71,7 @@ class Weights:
                 if not folder.exists():
                     self._make_room()
                 urls = self._membership.coordinator.pool().shardcast_urls
-                fetch_version(self._http, urls, self._release(policy_version), self._folder)
+                fetch(self._http, urls, self._release(policy_version), self._folder)
                 self._checked.add(policy_version)
         return folder
 

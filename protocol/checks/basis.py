@@ -160,7 +160,7 @@ def _basis(pool: PoolInfo, task: Signed[Task], rules: Rules, claim: Claim | None
 
 def fetched_weights(client: CoordinatorClient, policy_version: int, scratch: Path) -> Path:
     """A policy version, byte by byte as its trainer signed it."""
-    from protocol.shardcast.client import fetch_version
+    from protocol.shardcast.client import fetch
     from protocol.shardcast.line import weights_client
 
     pool = client.pool()
@@ -168,4 +168,4 @@ def fetched_weights(client: CoordinatorClient, policy_version: int, scratch: Pat
     if (release.pool_id, release.policy_version) != (pool.pool_id, policy_version):
         raise VerificationFailed("the coordinator served another release", f"version {release.policy_version}")
     with weights_client() as http:
-        return fetch_version(http, pool.shardcast_urls, release, scratch)
+        return fetch(http, pool.shardcast_urls, release, scratch).folder

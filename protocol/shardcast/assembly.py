@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
 from pydantic import ValidationError
 
 from protocol.files import sync_folder, write_atomically
-from protocol.shardcast.folder import MANIFEST_FILE, holds
+from protocol.shardcast.folder import MANIFEST_FILE, holds, is_held
 from protocol.shardcast.manifest import Manifest, Shard
 
 CHECKED_FILE = ".checked"
@@ -59,16 +59,33 @@ class Assembly:
         listed = self._listed()
         return {index for index, shard in shards.items() if shard in listed and holds(self.staging, shard)}
 
-    def finish(self, manifest: Manifest) -> Path:
-        """The folder, in its place: exactly the manifest's files, all shards of which were kept."""
-        for name, num_bytes in manifest.files.items():
+    def num_listed_bytes(self, manifest: Manifest) -> int:
+        """How much of a version seems to be here already, by the list alone."""
+        return sum(shard.num_bytes for shard in self._listed() & set(manifest.shards))
+
+    def copy(self, folder: Path, shards: Iterable[Shard]) -> None:
+        """Take those shards over that are in the same place of `folder`'s files."""
+        for shard in shards:
+            if is_held(folder, shard):
+                with (folder / shard.file).open("rb") as file:
+                    file.seek(shard.offset)
+                    self.write(shard, 0, memoryview(file.read(shard.num_bytes)))
+                self.keep(shard)
+
+    def finish(self, files: Mapping[str, int], manifest: Manifest | None = None) -> Path:
+        """The folder, in its place: exactly these files (sizes in bytes by name), all shards of which were kept.
+
+        With `manifest`, what they can be held against later lies beside them.
+        """
+        for name, num_bytes in files.items():
             descriptor = self._descriptor(name)
             os.truncate(descriptor, num_bytes)
             os.fsync(descriptor)  # without it, a power cut may leave a folder that looks whole with files that aren't
         for path in self.staging.iterdir():
-            if path.name not in manifest.files:
+            if path.name not in files:
                 path.unlink()
-        write_atomically(self.staging / MANIFEST_FILE, manifest.to_bytes())
+        if manifest is not None:
+            write_atomically(self.staging / MANIFEST_FILE, manifest.to_bytes())
         self.staging.rename(self.folder)
         sync_folder(self.folder.parent)
         return self.folder

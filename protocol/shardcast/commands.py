@@ -90,7 +90,8 @@ def origin(
     itself, keeps all of them for audits, and needs `serve` only.
     """
     from protocol.shardcast.file_server import FileServer
-    from protocol.shardcast.origin import keep_newest, publish
+    from protocol.shardcast.keeping import keep_newest
+    from protocol.shardcast.origin import publish
     from protocol.signals import stop_on_signals
 
     stop = stop_on_signals("shardcast")

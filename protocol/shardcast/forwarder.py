@@ -23,9 +23,9 @@ from protocol.errors import ProofpoolError, ShardCorrupt, SignatureInvalid, Veri
 from protocol.files import write_atomically
 from protocol.shardcast.document import ask_relays, read_document
 from protocol.shardcast.exchange import Exchange
+from protocol.shardcast.keeping import keep_newest
 from protocol.shardcast.listing import LISTING_FILE, Listing, read_listing
 from protocol.shardcast.manifest import MAX_MANIFEST_BYTES, Manifest, Shard, read_manifest, version_path
-from protocol.shardcast.origin import keep_newest
 from protocol.shardcast.relays import Relay, Relays
 from protocol.shardcast.shard_folder import ShardFolder
 from protocol.shardcast.work import ShardWork
@@ -124,29 +124,44 @@ class Forwarder:
         return str(error)
 
     def _pull(self, release: WeightsRelease) -> None:
-        """A whole version. Its manifest is the one that the trainer signed, or it isn't taken."""
-        folder = self.root / version_path(release.policy_version)
-        manifest = self._manifest(folder, release)
-        shards = dict(enumerate(manifest.shards))
-        with self._sink(release.policy_version) as sink:
-            self._follow(release.policy_version, shards, sink)
-            self._work(release.policy_version, shards, sink).run(wait_seconds=WAIT_SECONDS)
+        """A whole version. Its manifest is the one that the trainer signed, or it isn't taken.
+
+        Then what a chain of patches to it needs, back to a snapshot: for those who come new.
+        """
+        manifest = self._manifest(release.policy_version, release.manifest_hash)
+        self._pull_version(manifest)
+        get_logger().info("shardcast.pulled", policy_version=release.policy_version, num_bytes=manifest.num_bytes)
+        while manifest.patch is not None and not manifest.is_snapshot:
+            manifest = self._manifest(manifest.patch.base_version, manifest.patch.base_manifest_hash)
+            self._pull_version(manifest)
+        self.policy_version = release.policy_version
+        keep_newest(self.root, self._num_kept)
+
+    def _pull_version(self, manifest: Manifest) -> None:
+        """The patch, which most are after, and what else is published of a version."""
+        version, folder = manifest.policy_version, self.root / version_path(manifest.policy_version)
+        if patch := manifest.patch_shards:
+            with ShardFolder(folder, version, "patch") as sink:
+                work = ShardWork(version, patch, sink, self._http, self.relays, self._clock, kind="patch")
+                work.run(wait_seconds=WAIT_SECONDS)
+            sink.complete(patch, self._clock.now())
+        shards = manifest.published_shards
+        with self._sink(version) as sink:
+            self._follow(version, shards, sink)
+            self._work(version, shards, sink).run(wait_seconds=WAIT_SECONDS)
         sink.complete(shards, self._clock.now())
         if self._exchange is not None:
             self._exchange.rest()
-        self.policy_version = release.policy_version
-        get_logger().info("shardcast.pulled", policy_version=release.policy_version, num_bytes=manifest.num_bytes)
-        keep_newest(self.root, self._num_kept)
 
-    def _manifest(self, folder: Path, release: WeightsRelease) -> Manifest:
+    def _manifest(self, policy_version: int, promised: str) -> Manifest:
         """From the disk of an earlier process, or an upstream."""
-        file, promised = folder / "manifest.json", release.manifest_hash
+        file = self.root / version_path(policy_version) / "manifest.json"
         if file.exists():
             try:
                 return read_manifest(file.read_bytes(), promised)
             except ShardCorrupt:
                 file.unlink()
-        path = f"{version_path(release.policy_version)}/manifest.json"
+        path = f"{version_path(policy_version)}/manifest.json"
         manifest = ask_relays(
             self._http,
             self.relays,

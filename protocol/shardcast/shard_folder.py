@@ -1,6 +1,7 @@
 """A relay's shards of one version: plain files, each there whole and checked, or not at all.
 
-In: pieces of shards from many threads. Out: `FOLDER/shards/I`, put there by rename, and the holding, written after it.
+In: pieces of shards from many threads. Out: `FOLDER/shards/I`, put there by rename, and the holding, written after it;
+or `FOLDER/patch/I`, of which nothing is said: a patch comes before all else, and in a moment.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from protocol.canonical import hex0x
 from protocol.shardcast.folder import HASH_BYTES
 from protocol.shardcast.holding import Holding
 from protocol.shardcast.listing import LISTING_FILE
-from protocol.shardcast.manifest import Shard
+from protocol.shardcast.manifest import Kind, Shard
 
 
 class ShardFolder:
     """Example: `with ShardFolder(folder, 3) as sink: ShardWork(3, shards, sink, …).run()`."""
 
-    def __init__(self, folder: Path, policy_version: int) -> None:
-        self._folder, self.policy_version = folder, policy_version
+    def __init__(self, folder: Path, policy_version: int, kind: Kind = "shards") -> None:
+        self._folder, self.policy_version, self._kind = folder, policy_version, kind
         self._numbers: dict[Shard, int] = {}
         self._lock = threading.Lock()
         self._parts: dict[Shard, int] = {}
         self._asked: tuple[int, ...] = ()
         self.here: dict[int, Shard] = {}
         """Checked shards."""
-        (folder / "shards").mkdir(parents=True, exist_ok=True)
+        (folder / kind).mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:
         return self
@@ -84,16 +85,19 @@ class ShardFolder:
 
     def complete(self, shards: Mapping[int, Shard], now: float) -> None:
         """All of these are here, which is said; remove what isn't among them, of an earlier process or a listing."""
-        for path in (self._folder / "shards").iterdir():
+        for path in (self._folder / self._kind).iterdir():
             if not path.name.isdigit() or int(path.name) not in shards:
                 path.unlink()
-        (self._folder / LISTING_FILE).unlink(missing_ok=True)
+        if self._kind == "shards":
+            (self._folder / LISTING_FILE).unlink(missing_ok=True)
         with self._lock:
             self.here, self._asked = dict(shards), ()
             self._say(now)
 
     def _say(self, completed_time: float | None = None) -> None:
         """Under the lock."""
+        if self._kind != "shards":
+            return
         holding = Holding(
             policy_version=self.policy_version,
             shards=tuple(sorted(self.here)),
@@ -110,11 +114,11 @@ class ShardFolder:
             return self._parts[shard]
 
     def _path(self, number: int) -> Path:
-        return self._folder / "shards" / str(number)
+        return self._folder / self._kind / str(number)
 
     def _part_path(self, number: int) -> Path:
         """Hidden, so that no server hands it out."""
-        return self._folder / "shards" / f".{number}.part"
+        return self._folder / self._kind / f".{number}.part"
 
 
 def _is(path: Path, shard: Shard) -> bool:

@@ -20,7 +20,7 @@ import httpx
 from protocol.clock import Clock
 from protocol.errors import ShardCorrupt, Unreachable
 from protocol.shardcast.document import PAUSE_SECONDS, ROUNDS, given_up
-from protocol.shardcast.manifest import Shard, version_path
+from protocol.shardcast.manifest import Kind, Shard, version_path
 from protocol.shardcast.relays import Lie, Relay, Relays
 from protocol.shardcast.transfer import Asked, NotThere, PieceSink, TooSlow, Transfer, receive
 from protocol.telemetry import get_logger
@@ -82,6 +82,7 @@ class ShardWork:
         relays: Relays,
         clock: Clock,
         route: Route | None = None,
+        kind: Kind = "shards",
     ) -> None:
         self._policy_version = policy_version
         self._route = route
@@ -91,7 +92,7 @@ class ShardWork:
         self._over = threading.Event()
         self._fault: Exception | None = None
         here = sink.found(shards)
-        path = f"{version_path(policy_version)}/shards"
+        path = f"{version_path(policy_version)}/{kind}"
         self._queue = deque(
             Transfer(shard, f"{path}/{index}", index) for index, shard in shards.items() if index not in here
         )

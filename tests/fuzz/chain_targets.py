@@ -25,7 +25,7 @@ from protocol.chain.sealed import SealedHeader, logs_of_receipt
 from protocol.client import CoordinatorClient
 from protocol.errors import ChainError, NotFound, Rejected, ShardCorrupt, Unreachable, VerificationFailed
 from protocol.merkle.patricia import prove, proven_value
-from protocol.shardcast.client import fetch_version
+from protocol.shardcast.client import fetch
 from protocol.shardcast.file_server import FileServer
 from protocol.shardcast.origin import publish
 from protocol.wire import WeightsRelease
@@ -166,7 +166,7 @@ def fetch_from_liar(data: bytes) -> None:
 
     destination = Path(tempfile.mkdtemp(dir=root))
     with httpx.Client(transport=httpx.MockTransport(answer)) as http:
-        folder = fetch_version(http, ["http://relay.test"], release, destination, clock=StandingClock())
+        folder = fetch(http, ["http://relay.test"], release, destination, clock=StandingClock()).folder
     assert (folder / "a.bin").read_bytes() == b"abcdefghij"
 
 

@@ -28,7 +28,8 @@ from protocol.merkle.history import MemoryLog, event_leaf_hash_of, verify_consis
 from protocol.merkle.note import KeyType, NoteKey, NoteSigner, public_key_of, split_note
 from protocol.merkle.standard import verify_earnings, verify_pairs
 from protocol.shardcast import manifest
-from protocol.shardcast.manifest import Manifest, Shard, read_manifest
+from protocol.shardcast.manifest import Manifest, PatchShards, Shard, read_manifest
+from protocol.shardcast.way import ways_to
 from protocol.signing import Signer, SigningDomain, TypedMessage, recover
 from tests.fuzz.example import ADDRESS, HASH, example
 from tests.fuzz.site import honest_bundle, honest_log
@@ -201,6 +202,26 @@ def read_any_manifest(data: bytes) -> None:
     """Under the hash of these very bytes, since no others are parsed: one in its canonical form, or none."""
     found = read_manifest(data, hex0x(keccak256(data)))
     assert found.to_bytes() == data
+    ways = ways_to(found, 0, [0, found.policy_version], lambda version, hash_: _base(found, version), lambda *_: None)
+    assert all(0 <= way.num_bytes <= 2 * found.num_bytes for way in ways)
+    assert set(found.published_shards) <= set(range(len(found.shards)))
+
+
+def _base(manifest: Manifest, policy_version: int) -> Manifest:
+    """A version of the same files, as if it were the base that a manifest names."""
+    return Manifest(pool_id=manifest.pool_id, policy_version=policy_version, shards=manifest.shards)
+
+
+def _manifests() -> list[bytes]:
+    """Without a patch, with one, and one that is of a version in patches only."""
+    plain = _manifest()
+    weights = Shard(file="model.safetensors", offset=0, num_bytes=90, blake3=HASH)
+    part = Shard(file="model.safetensors", offset=0, num_bytes=9, blake3=HASH)
+    patch = PatchShards(base_version=1, base_manifest_hash=HASH, shards=(part,))
+    shards = (*plain.shards, weights)
+    with_patch = Manifest(pool_id=1, policy_version=2, shards=shards, patch=patch)
+    in_patches = Manifest(pool_id=1, policy_version=2, shards=shards, patch=patch, snapshot_version=0)
+    return [manifest.to_bytes() for manifest in (plain, with_patch, in_patches)]
 
 
 @cache
@@ -277,7 +298,7 @@ MESSAGE_TARGETS = (
     Target("authorization", read_authorization, (), _authorization_seeds, is_json=True),
     Target("merkle_proof", read_merkle_proof, (), _merkle_seeds, is_json=True),
     Target("note", read_note, (VerificationFailed,), _note_seeds),
-    Target("manifest", read_any_manifest, (ShardCorrupt,), lambda: [_manifest().to_bytes()], is_json=True),
+    Target("manifest", read_any_manifest, (ShardCorrupt,), _manifests, is_json=True),
     Target("bundle", audit_bundle, (ValidationError,), honest_bundle, is_json=True),
     Target("log", follow_log, (ValidationError, NotCanonical), honest_log, is_json=True),
     Target("story", tell_story, (ValidationError, VerificationFailed), honest_log, is_json=True),

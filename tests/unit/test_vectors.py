@@ -83,7 +83,8 @@ def _member(kind: str, value: int | str) -> bytes:
 def test_hashes_of_documents() -> None:
     assert keccak(canonical(VECTORS["rules"]["document"])) == unhex(VECTORS["rules"]["rules_hash"])
     assert keccak(canonical(VECTORS["evidence"]["document"])) == unhex(VECTORS["evidence"]["evidence_hash"])
-    assert keccak(canonical(VECTORS["manifest"]["document"])) == unhex(VECTORS["manifest"]["manifest_hash"])
+    for kind in ("manifest", "manifest_with_patch"):
+        assert keccak(canonical(VECTORS[kind]["document"])) == unhex(VECTORS[kind]["manifest_hash"])
 
 
 def test_http_header() -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable, UsageError
 from protocol.files import cache_folder
 from protocol.progress import Steps, Unseen
-from protocol.shardcast.client import fetch_version
+from protocol.shardcast.client import fetch
 from protocol.shardcast.folder import is_intact, version_folder
 from protocol.shardcast.line import weights_client
 from protocol.shardcast.origin import manifest_of
@@ -67,7 +67,7 @@ class ModelSource:
             if not is_intact(folder, release.manifest_hash):
                 try:
                     with weights_client() as http:
-                        fetch_version(http, self.urls(), release, place, tell)
+                        fetch(http, self.urls(), release, place, tell)
                 except (ShardCorrupt, Unreachable) as error:
                     raise _unavailable(release, error) from error
         return folder

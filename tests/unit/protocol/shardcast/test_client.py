@@ -335,13 +335,13 @@ def test_one_slow_connection_of_a_fast_relay_is_left_only_for_the_last_shards(tm
 FETCH = """
 import sys
 from pathlib import Path
-from protocol.shardcast.client import fetch_version
+from protocol.shardcast.client import fetch
 from protocol.shardcast.line import LINE_TIMEOUT_SECONDS, weights_client
 from protocol.wire import WeightsRelease
 url, destination, promised = sys.argv[1:]
 release = WeightsRelease(pool_id=1, policy_version=0, manifest_hash=promised)
 with weights_client() as http:
-    fetch_version(http, [url], release, Path(destination), lambda done, total: print(done, flush=True))
+    fetch(http, [url], release, Path(destination), lambda done, total: print(done, flush=True))
 """
 
 

@@ -13,10 +13,11 @@ import pytest
 
 from protocol.canonical import hex0x, keccak256
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable
-from protocol.shardcast.client import fetch_version
+from protocol.shardcast.client import fetch
 from protocol.shardcast.folder import MANIFEST_FILE
+from protocol.shardcast.keeping import keep_newest
 from protocol.shardcast.manifest import Manifest, read_manifest
-from protocol.shardcast.origin import keep_newest, publish
+from protocol.shardcast.origin import publish
 from protocol.shardcast.transfer import GRACE_SECONDS
 from protocol.wire import WeightsRelease
 
@@ -84,9 +85,9 @@ def serving(root: Path, spoil: Callable[[str, bytes], bytes] = lambda path, data
 def test_a_fetched_version_has_the_bytes_of_the_checkpoint(checkpoint: Path, root: Path, tmp_path: Path) -> None:
     manifest = publish(checkpoint, root, pool_id=1, policy_version=3, shard_bytes=1000)
     seen: list[tuple[int, int]] = []
-    folder = fetch_version(
+    folder = fetch(
         serving(root), [URL], release_of(manifest), tmp_path / "worker", lambda done, total: seen.append((done, total))
-    )
+    ).folder
     fetched = {f.name: f.read_bytes() for f in folder.iterdir() if f.name != MANIFEST_FILE}
     assert fetched == {f.name: f.read_bytes() for f in checkpoint.iterdir()}
     assert folder.name == "v3"
@@ -103,14 +104,14 @@ def test_a_changed_byte_is_refused_and_leaves_no_version(
         return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:] if path.endswith(path_end) else data
 
     with pytest.raises(ShardCorrupt):
-        fetch_version(serving(root, flip), [URL], release_of(manifest), tmp_path / "worker")
+        fetch(serving(root, flip), [URL], release_of(manifest), tmp_path / "worker")
     assert not (tmp_path / "worker" / "v0").exists()
 
 
 def test_an_endless_body_is_cut_off(checkpoint: Path, root: Path, tmp_path: Path) -> None:
     manifest = publish(checkpoint, root, 1, 0, shard_bytes=1000)
     with pytest.raises(ShardCorrupt):
-        fetch_version(serving(root, lambda path, data: data + data), [URL], release_of(manifest), tmp_path / "worker")
+        fetch(serving(root, lambda path, data: data + data), [URL], release_of(manifest), tmp_path / "worker")
 
 
 def test_a_lying_server_costs_nothing_while_another_is_honest(checkpoint: Path, root: Path, tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_a_lying_server_costs_nothing_while_another_is_honest(checkpoint: Path, 
         return httpx.Response(200, content=data if request.url.host == "honest" else b"x" * len(data))
 
     http = httpx.Client(transport=httpx.MockTransport(answer))
-    folder = fetch_version(http, ["http://liar", "http://honest"], release_of(manifest), tmp_path / "worker")
+    folder = fetch(http, ["http://liar", "http://honest"], release_of(manifest), tmp_path / "worker").folder
     assert (folder / "config.json").read_bytes() == b"{}"
 
 
@@ -136,14 +137,14 @@ def test_shards_that_were_checked_are_not_fetched_again(checkpoint: Path, root: 
         return data
 
     with pytest.raises(Unreachable):
-        fetch_version(serving(root, fail_at_last), [URL], release_of(manifest), tmp_path / "worker")
+        fetch(serving(root, fail_at_last), [URL], release_of(manifest), tmp_path / "worker")
     fetched.clear()
 
     def note(path: str, data: bytes) -> bytes:
         fetched.append(path)
         return data
 
-    fetch_version(
+    fetch(
         serving(root, note),
         [URL],
         release_of(manifest),
@@ -157,8 +158,8 @@ def test_a_folder_that_the_disk_has_damaged_is_fetched_anew(
     checkpoint: Path, root: Path, tmp_path: Path, damage: str
 ) -> None:
     release = release_of(publish(checkpoint, root, 1, 0, shard_bytes=1000))
-    folder = fetch_version(serving(root), [URL], release, tmp_path / "worker")
-    assert fetch_version(serving(tmp_path / "nothing"), [URL], release, tmp_path / "worker") == folder
+    folder = fetch(serving(root), [URL], release, tmp_path / "worker").folder
+    assert fetch(serving(tmp_path / "nothing"), [URL], release, tmp_path / "worker").folder == folder
     good = (checkpoint / "model.safetensors").read_bytes()
     file = folder / (MANIFEST_FILE if damage == "manifest" else "model.safetensors")
     if damage == "remove":
@@ -166,7 +167,7 @@ def test_a_folder_that_the_disk_has_damaged_is_fetched_anew(
     else:
         spoilt = {"flip": good[:-1] + b"\0", "cut": good[:-1], "grow": good + b"\0", "manifest": b"{}"}
         file.write_bytes(spoilt[damage])
-    assert fetch_version(serving(root), [URL], release, tmp_path / "worker") == folder
+    assert fetch(serving(root), [URL], release, tmp_path / "worker").folder == folder
     assert (folder / "model.safetensors").read_bytes() == good
 
 
@@ -179,7 +180,7 @@ def test_a_body_that_unfolds_is_not_unfolded(checkpoint: Path, root: Path, tmp_p
 
     with pytest.raises(ShardCorrupt, match="encoded body"):
         http = httpx.Client(transport=httpx.MockTransport(answer))
-        fetch_version(http, [URL], release_of(manifest), tmp_path / "worker")
+        fetch(http, [URL], release_of(manifest), tmp_path / "worker")
 
 
 def test_a_server_that_trickles_is_left(checkpoint: Path, root: Path, tmp_path: Path) -> None:
@@ -194,23 +195,23 @@ def test_a_server_that_trickles_is_left(checkpoint: Path, root: Path, tmp_path: 
 
     http = httpx.Client(transport=httpx.MockTransport(answer))
     urls = ["http://slow", "http://honest"]
-    folder = fetch_version(http, urls, release_of(manifest), tmp_path / "worker", clock=clock)
+    folder = fetch(http, urls, release_of(manifest), tmp_path / "worker", clock=clock).folder
     assert (folder / "config.json").read_bytes() == b"{}"
     with pytest.raises(Unreachable, match="bytes only"):
-        fetch_version(http, urls[:1], release_of(manifest), tmp_path / "another", clock=clock)
+        fetch(http, urls[:1], release_of(manifest), tmp_path / "another", clock=clock)
 
 
 def test_a_server_that_redirects_or_talks_nonsense_is_left(checkpoint: Path, root: Path, tmp_path: Path) -> None:
     manifest = publish(checkpoint, root, 1, 0, shard_bytes=1000)
     http = httpx.Client(transport=httpx.MockTransport(lambda r: httpx.Response(302, headers={"location": str(r.url)})))
     with pytest.raises(Unreachable):
-        fetch_version(http, [URL, "http://[::1"], release_of(manifest), tmp_path / "worker")
+        fetch(http, [URL, "http://[::1"], release_of(manifest), tmp_path / "worker")
 
 
 def test_no_server_at_all_is_unreachable(checkpoint: Path, root: Path, tmp_path: Path) -> None:
     manifest = publish(checkpoint, root, 1, 0)
     with pytest.raises(Unreachable, match="are the relays running"):
-        fetch_version(serving(root), [], release_of(manifest), tmp_path / "worker")
+        fetch(serving(root), [], release_of(manifest), tmp_path / "worker")
 
 
 def test_publishing_again_is_idempotent_but_other_content_is_refused(checkpoint: Path, root: Path) -> None:

@@ -1,0 +1,396 @@
+"""Versions as patches: published beside or in place of full shards, and fetched in the way that takes least."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from blake3 import blake3
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.canonical import hex0x, keccak256
+from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable, VerificationFailed
+from protocol.shardcast import document, work
+from protocol.shardcast.client import Fetched, fetch
+from protocol.shardcast.folder import is_intact, patches_of, remove_unfinished, remove_version, version_folder
+from protocol.shardcast.keeping import keep_newest
+from protocol.shardcast.manifest import MAX_CHAIN, Manifest, read_manifest
+from protocol.shardcast.origin import Base, publish
+from protocol.shardcast.patches import apply_patches, diff
+from tests.unit.protocol.shardcast.chain_world import SHARD_BYTES, Run, run_of
+from tests.unit.protocol.shardcast.relay_world import files_of, release_of
+from tests.unit.protocol.shardcast.stored import bf16_tensors, write
+from tests.unit.protocol.shardcast.test_shardcast import URL, serving
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_pauses() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (document, work):
+            patch.setattr(module, "PAUSE_SECONDS", 0.002)
+        yield
+
+
+class Served:
+    """A client of an origin that notes what it was asked for."""
+
+    def __init__(self, root: Path, spoil: Callable[[str, bytes], bytes] = lambda path, data: data) -> None:
+        self.paths: list[str] = []
+
+        def note(path: str, data: bytes) -> bytes:
+            self.paths.append(path)
+            return spoil(path, data)
+
+        self.http = serving(root, note)
+
+    def fetch(self, manifest: Manifest, destination: Path, **options: Any) -> Fetched:
+        return fetch(self.http, [URL], release_of(manifest), destination, **options)
+
+    def versions_of(self, kind: str) -> set[int]:
+        """Versions of which something of this kind was sent."""
+        return {int(path.split("/")[2]) for path in self.paths if path.split("/")[3] == kind}
+
+
+def check(run: Run, fetched: Fetched, version: int) -> None:
+    assert files_of(fetched.folder) == files_of(run.checkpoint(version))
+    assert is_intact(fetched.folder, run.manifests[version].manifest_hash)
+
+
+def test_a_version_comes_as_a_patch_to_the_one_before(tmp_path: Path) -> None:
+    run, got = run_of(tmp_path, 2), tmp_path / "got"
+    first = Served(run.origin).fetch(run.manifests[0], got)
+    assert (first.way, first.base_version, first.patches, first.num_bytes_saved) == ("whole", None, (), 0)
+    served = Served(run.origin)
+    second = served.fetch(run.manifests[1], got)
+    check(run, second, 1)
+    assert (second.way, second.base_version) == ("patches", 0)
+    assert [(path.parent.name, path.name) for path in second.patches] == [("1", WEIGHTS)]
+    assert served.versions_of("patch") == {1}
+    patch, record = run.manifests[1].patch, 1  # training.json has one byte, tokenizer and configuration are the same
+    assert patch is not None and second.num_bytes_fetched == patch.num_bytes + record
+    assert second.num_bytes_saved == run.manifests[1].num_bytes - patch.num_bytes - record
+    assert second.num_bytes_fetched < run.manifests[1].num_bytes / 10
+
+
+def test_the_patches_that_were_applied_are_kept_with_the_version_and_go_with_it(tmp_path: Path) -> None:
+    run, got = run_of(tmp_path, 4), tmp_path / "got"
+    Served(run.origin).fetch(run.manifests[1], got)
+    fetched = Served(run.origin).fetch(run.manifests[3], got)
+    assert patches_of(got, 3) == fetched.patches and len(fetched.patches) == 2
+    apply_patches(version_folder(got, 1) / WEIGHTS, fetched.patches, tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (run.checkpoint(3) / WEIGHTS).read_bytes()
+    again = Served(tmp_path / "nothing").fetch(run.manifests[3], got)
+    assert (again.way, again.patches) == ("here", fetched.patches)
+    remove_unfinished(got, 9)
+    assert patches_of(got, 3) == fetched.patches
+    remove_version(got, 3)
+    assert sorted(path.name for path in got.iterdir()) == ["v1"]
+
+
+def test_a_newcomer_takes_the_snapshot_and_the_patches_from_it(tmp_path: Path) -> None:
+    run, got = run_of(tmp_path, 7, snapshot_every=4), tmp_path / "got"
+    assert [one.snapshot_version for one in run.manifests] == [None, 0, 0, 0, None, 4, 4]
+    served, told = Served(run.origin), list[tuple[int, int]]()
+    fetched = served.fetch(run.manifests[6], got, progress=lambda done, total: told.append((done, total)))
+    check(run, fetched, 6)
+    assert (fetched.way, fetched.base_version, len(fetched.patches)) == ("snapshot", 4, 2)
+    assert served.versions_of("patch") == {5, 6} and served.versions_of("shards") == {4, 6}
+    assert told == sorted(told) and told[-1][0] == told[-1][1] == fetched.num_bytes_fetched
+    assert sorted(path.name for path in got.iterdir()) == [".v6.patches", "v6"], "the snapshot was for this one only"
+    whole = Served(run.origin).fetch(run.manifests[4], tmp_path / "other")
+    assert whole.way == "whole"
+
+
+def test_a_version_in_patches_only_has_no_weights_of_its_own(tmp_path: Path) -> None:
+    run = run_of(tmp_path, 2, snapshot_every=4)
+    files = [run.manifests[1].shards[int(path.name)].file for path in (run.origin / "versions/1/shards").iterdir()]
+    assert sorted(files) == ["config.json", "tokenizer.json", "training.json"]
+    assert not list((run.origin / "versions/1").glob("**/.*"))
+
+
+@settings(max_examples=10)
+@given(
+    num_versions=st.integers(1, 5),
+    snapshot_every=st.sampled_from([1, 2, 3, 100]),
+    without_base=st.sets(st.integers(0, 4), max_size=2),
+    held=st.sets(st.integers(0, 4), max_size=3),
+    damaged=st.sets(st.integers(0, 4), max_size=1),
+)
+def test_any_mix_of_kept_versions_gives_the_right_bytes(
+    num_versions: int, snapshot_every: int, without_base: set[int], held: set[int], damaged: set[int]
+) -> None:
+    with TemporaryDirectory() as name:
+        run, got = Run(Path(name), snapshot_every), Path(name) / "got"
+        for version in range(num_versions):
+            run.step(with_base=version not in without_base)
+        for version in held & set(range(num_versions - 1)):
+            shutil.copytree(run.checkpoint(version), version_folder(got, version))
+            (version_folder(got, version) / ".manifest.json").write_bytes(run.manifests[version].to_bytes())
+            if version in damaged:
+                spoil(version_folder(got, version) / WEIGHTS)
+        check(run, Served(run.origin).fetch(run.manifests[-1], got), num_versions - 1)
+
+
+def spoil(path: Path, place: int = -1) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_damaged_base_is_left_for_full_shards_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run, got = run_of(tmp_path, 2), tmp_path / "got"
+    Served(run.origin).fetch(run.manifests[0], got)
+    spoil(version_folder(got, 0) / WEIGHTS)
+    fetched = Served(run.origin).fetch(run.manifests[1], got)
+    check(run, fetched, 1)
+    assert (fetched.way, fetched.patches, patches_of(got, 1)) == ("whole", (), ())
+
+
+def lie_in_patch(run: Run, version: int) -> Manifest:
+    """The trainer publishes a patch that makes something else; all hashes of its shards are right."""
+    honest = run.manifests[version]
+    assert honest.patch is not None
+    other = run.root / "other"
+    write(other, bf16_tensors(5))
+    made = run.root / "lie"
+    diff(run.checkpoint(version - 1) / WEIGHTS, other, made, base_version=version - 1, policy_version=version)
+    data = made.read_bytes()
+    shards = []
+    for number, offset in enumerate(range(0, len(data), SHARD_BYTES)):
+        piece = data[offset : offset + SHARD_BYTES]
+        (run.origin / f"versions/{version}/patch/{number}").write_bytes(piece)
+        shards.append(
+            {"file": WEIGHTS, "offset": offset, "num_bytes": len(piece), "blake3": hex0x(blake3(piece).digest())}
+        )
+    fields = honest.model_dump(mode="json")
+    fields["patch"]["shards"] = shards
+    lying = Manifest.model_validate(fields)
+    (run.origin / f"versions/{version}/manifest.json").write_bytes(lying.to_bytes())
+    return lying
+
+
+def test_a_wrong_patch_of_the_trainers_own_is_found_out_and_full_shards_are_taken(tmp_path: Path) -> None:
+    run, got = run_of(tmp_path, 2), tmp_path / "got"
+    Served(run.origin).fetch(run.manifests[0], got)
+    lying = lie_in_patch(run, 1)
+    fetched = Served(run.origin).fetch(lying, got)
+    assert files_of(fetched.folder) == files_of(run.checkpoint(1))
+    assert (fetched.way, fetched.patches) == ("whole", ())
+
+
+def test_a_wrong_patch_without_full_shards_is_an_error_that_says_so(tmp_path: Path) -> None:
+    run, got = run_of(tmp_path, 2, snapshot_every=4), tmp_path / "got"
+    Served(run.origin).fetch(run.manifests[0], got)
+    lying = lie_in_patch(run, 1)
+    with pytest.raises(VerificationFailed, match="don't make version 1") as failure:
+        Served(run.origin).fetch(lying, got)
+    assert "published a wrong patch" in failure.value.todo and not version_folder(got, 1).exists()
+
+
+@pytest.mark.parametrize("snapshot_every", [1, 4])
+def test_a_patch_that_nobody_has_is_gone_round(tmp_path: Path, snapshot_every: int) -> None:
+    run, got = run_of(tmp_path, 2, snapshot_every), tmp_path / "got"
+    Served(run.origin).fetch(run.manifests[0], got)
+    shutil.rmtree(run.origin / "versions/1/patch")
+    if snapshot_every == 1:
+        fetched = Served(run.origin).fetch(run.manifests[1], got)
+        check(run, fetched, 1)
+        assert fetched.way == "whole"
+    else:
+        with pytest.raises(Unreachable, match="versions/1/patch/0"):
+            Served(run.origin).fetch(run.manifests[1], got)
+
+
+def test_a_relay_that_lies_about_a_patch_is_left(tmp_path: Path) -> None:
+    run, got = run_of(tmp_path, 2), tmp_path / "got"
+    Served(run.origin).fetch(run.manifests[0], got)
+    flipping = Served(run.origin, lambda path, data: data[:-1] + b"!" if "/patch/" in path else data)
+    fetched = flipping.fetch(run.manifests[1], got)
+    check(run, fetched, 1)
+    assert fetched.way == "whole" and {lie.path for lie in fetched.lies} == {"versions/1/patch/0"}
+
+
+def test_a_chain_whose_middle_is_gone_ends_at_the_snapshot_or_nowhere(tmp_path: Path) -> None:
+    run = run_of(tmp_path, 4, snapshot_every=2)
+    got = tmp_path / "got"
+    Served(run.origin).fetch(run.manifests[0], got)
+    (run.origin / "versions/1/manifest.json").unlink()
+    fetched = Served(run.origin).fetch(run.manifests[3], got)
+    check(run, fetched, 3)
+    assert (fetched.way, fetched.base_version) == ("snapshot", 2)
+    (run.origin / "versions/2/manifest.json").unlink()
+    with pytest.raises(Unreachable, match="its base is gone"):
+        Served(run.origin).fetch(run.manifests[3], tmp_path / "newcomer")
+
+
+def test_what_a_killed_fetch_had_is_not_fetched_again(tmp_path: Path) -> None:
+    """Dies at the last shard of the snapshot: patches and the other shards stay."""
+    run, got = run_of(tmp_path, 3, snapshot_every=4), tmp_path / "got"
+    last = f"/versions/0/shards/{len(run.manifests[0].shards) - 1}"
+
+    def dies(path: str, data: bytes) -> bytes:
+        if path == last:
+            raise OSError("as if killed")
+        return data
+
+    with pytest.raises(OSError, match="as if killed"):
+        Served(run.origin, dies).fetch(run.manifests[2], got)
+    served = Served(run.origin)
+    check(run, served.fetch(run.manifests[2], got), 2)
+    sent = [path for path in served.paths if not path.endswith("manifest.json")]
+    assert not [path for path in sent if "/patch/" in path] and last in sent
+    assert len(sent) < 5 + 10, "what was in flight, and the small files"
+
+
+def test_publishing_again_changes_nothing_and_goes_on_after_a_kill(tmp_path: Path) -> None:
+    run = run_of(tmp_path, 3, snapshot_every=4)
+    before = {path: path.read_bytes() for path in run.origin.rglob("*") if path.is_file()}
+    assert run.publish(2) == run.manifests[2]
+    assert {path: path.read_bytes() for path in run.origin.rglob("*") if path.is_file()} == before
+    folder = run.origin / "versions/2"
+    (folder / "manifest.json").unlink()
+    (folder / "patch/0").write_bytes(b"torn")
+    (folder / "patch/7").write_bytes(b"left over")
+    (folder / ".patch").mkdir()
+    (folder / ".patch/half").write_bytes(b"x")
+    (folder / "shards/.0.abc").write_bytes(b"x")
+    assert run.publish(2) == run.manifests[2]
+    assert {path: path.read_bytes() for path in run.origin.rglob("*") if path.is_file()} == before
+    (run.checkpoint(2) / "training.json").write_bytes(b"other")
+    with pytest.raises(ProofpoolError, match="twice"):
+        run.publish(2)
+
+
+@pytest.mark.parametrize("fault", ["gone", "damaged", "no weights", "other files"])
+def test_without_the_base_a_version_is_published_in_full(tmp_path: Path, fault: str) -> None:
+    run = run_of(tmp_path, 1, snapshot_every=4)
+    weights = run.checkpoint(0) / WEIGHTS
+    if fault == "gone":
+        shutil.rmtree(run.checkpoint(0))
+    elif fault == "damaged":
+        spoil(weights)
+    elif fault == "no weights":
+        weights.unlink()
+    else:
+        weights.rename(run.checkpoint(0) / "other.safetensors")
+    manifest = run.step()
+    assert manifest.patch is None and manifest.is_snapshot
+    check(run, Served(run.origin).fetch(manifest, tmp_path / "got"), 1)
+
+
+def test_a_patch_that_saves_nothing_is_not_published(tmp_path: Path) -> None:
+    run = run_of(tmp_path, 1, snapshot_every=4)
+    noise = np.random.default_rng(1)
+    run.tensors = {name: one._replace(data=noise.bytes(len(one.data))) for name, one in run.tensors.items()}
+    assert run.step().patch is None
+
+
+def test_pruning_keeps_what_chains_need_and_young_versions(tmp_path: Path) -> None:
+    run = run_of(tmp_path, 10, snapshot_every=4)
+    assert keep_newest(run.origin, 2) == [0, 1, 2, 3, 4, 5, 6, 7]
+    check(run, Served(run.origin).fetch(run.manifests[9], tmp_path / "got"), 9)
+    run = run_of(tmp_path / "other", 8, snapshot_every=4)
+    assert keep_newest(run.origin, 2) == [0, 1, 2, 3], "5 leads from the snapshot, version 4, to 6 and 7"
+    check(run, Served(run.origin).fetch(run.manifests[7], tmp_path / "got7"), 7)
+    assert keep_newest(run.origin, 1, since=0.0) == []
+
+
+# --- manifests --------------------------------------------------------------------------------------------------------
+
+
+def document_of(run: Run) -> dict[str, Any]:
+    return run.manifests[2].model_dump(mode="json")
+
+
+def test_a_manifest_without_a_patch_has_the_hash_that_it_always_had(tmp_path: Path) -> None:
+    manifest = run_of(tmp_path, 1).manifests[0]
+    assert b"patch" not in manifest.to_bytes() and b"snapshot" not in manifest.to_bytes()
+    assert read_manifest(manifest.to_bytes(), manifest.manifest_hash) == manifest
+    explicit = manifest.to_bytes().replace(b'"policy_version"', b'"patch":null,"policy_version"')
+    with pytest.raises(ShardCorrupt, match="canonical form"):
+        read_manifest(explicit, hex0x(keccak256(explicit)))
+
+
+def test_a_manifest_with_a_patch_comes_back(tmp_path: Path) -> None:
+    manifest = run_of(tmp_path, 3, snapshot_every=4).manifests[2]
+    assert read_manifest(manifest.to_bytes(), manifest.manifest_hash) == manifest
+
+
+def _gap(document: dict[str, Any]) -> None:
+    document["patch"]["shards"][0]["offset"] = 1
+
+
+def _base_is_later(document: dict[str, Any]) -> None:
+    document["patch"]["base_version"] = 2
+
+
+def _of_another_file(document: dict[str, Any]) -> None:
+    document["patch"]["shards"][0]["file"] = "config.json"
+
+
+def _of_nothing(document: dict[str, Any]) -> None:
+    document["patch"]["shards"] = []
+
+
+def _too_large(document: dict[str, Any]) -> None:
+    document["patch"]["shards"][-1]["num_bytes"] = 1 << 30
+
+
+def _snapshot_without_patch(document: dict[str, Any]) -> None:
+    document["patch"] = None
+
+
+def _snapshot_after_base(document: dict[str, Any]) -> None:
+    document["patch"]["base_version"] = 0
+    document["snapshot_version"] = 1
+
+
+def _long_chain(document: dict[str, Any]) -> None:
+    document["policy_version"] = MAX_CHAIN + 1
+    document["patch"]["base_version"] = MAX_CHAIN
+
+
+def _in_the_far_future(document: dict[str, Any]) -> None:
+    document["snapshot_version"] = 2**50
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        _gap,
+        _base_is_later,
+        _of_another_file,
+        _of_nothing,
+        _too_large,
+        _snapshot_without_patch,
+        _snapshot_after_base,
+        _long_chain,
+        _in_the_far_future,
+    ],
+)
+def test_manifests_whose_chain_can_not_be_are_refused(
+    tmp_path: Path, spoiled: Callable[[dict[str, Any]], None]
+) -> None:
+    run = run_of(tmp_path, 3, snapshot_every=4)
+    document = document_of(run)
+    Manifest.model_validate(document)
+    spoiled(document)
+    with pytest.raises(ValueError, match="Value error|at least 1"):
+        Manifest.model_validate(document)
+
+
+def test_a_chain_longer_than_a_manifest_may_name_begins_with_a_snapshot(tmp_path: Path) -> None:
+    run = run_of(tmp_path, 2, snapshot_every=10**6)
+    far = run.manifests[1].model_copy(update={"policy_version": MAX_CHAIN + 1, "snapshot_version": 1})
+    run.manifests[1] = far
+    base = Base(run.checkpoint(0), far.model_copy(update={"shards": run.manifests[0].shards}))
+    made = publish(run.checkpoint(1), run.origin, 1, MAX_CHAIN + 2, SHARD_BYTES, base=base, snapshot_every=10**6)
+    assert made.is_snapshot and made.patch is not None
