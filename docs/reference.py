@@ -122,6 +122,7 @@ SIGNERS = {
     "Batch": ("the coordinator", "Ledger"),
     "WeightsRelease": ("the trainer", "Ledger"),
     "ShardListing": ("the trainer", "Ledger"),
+    "DownloadToken": ("whom a relay trusts", "Ledger"),
     "EarningsAttestation": ("the validator", "Ledger"),
     "EpochAttestation": ("the validator", "Ledger"),
     "HttpRequest": ("whoever asks", "Ledger"),

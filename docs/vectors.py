@@ -33,11 +33,13 @@ from protocol.sampling import draw_tokens, gumbel_noise, margins, noise_keys, un
 from protocol.shardcast.listing import Listing
 from protocol.shardcast.manifest import Manifest, PatchShards, Shard
 from protocol.shardcast.patches import diff
+from protocol.shardcast.token import make_token
 from protocol.signing import Signer, SigningDomain, TypedMessage
 from protocol.stamp import stamp_challenge, stamp_of, stamp_seed
 from protocol.toploc.build import build_rollouts
 from protocol.wire import (
     Batch,
+    DownloadToken,
     EarningsAttestation,
     EpochAttestation,
     Evidence,
@@ -84,6 +86,7 @@ def vectors() -> str:
         "commitment": _commitment(),
         "earnings": _earnings(),
         "groups_root": _groups_root(),
+        "token": {"message": _token().model_dump(), "text": make_token(SIGNER, _token(), DOMAIN)},
         "listing": _listing().model_dump(mode="json"),
         "manifest": {"document": _manifest().document, "manifest_hash": _manifest().manifest_hash},
         "manifest_with_patch": {"document": _patched().document, "manifest_hash": _patched().manifest_hash},
@@ -179,6 +182,7 @@ def _messages() -> list[TypedMessage]:
         Batch(pool_id=1, number=0, step=3, groups_root=_groups_root()["root"]),
         WeightsRelease(pool_id=1, policy_version=2, manifest_hash=_manifest().manifest_hash),
         _listing().signed.message,
+        _token(),
         EarningsAttestation(pool_id=1, epoch=9, root=_earnings()["root"], total_wei=_earnings()["total"], seat=4),
         EpochAttestation(pool_id=1, epoch=9, size=5, root=_digest(9), seat=4),
         _request(),
@@ -450,6 +454,10 @@ def _earnings() -> dict[str, Any]:
 def _groups_root() -> dict[str, Any]:
     rows = [(_digest(1), 0), (_digest(1), 3), (_digest(2), 1)]
     return {"groups": rows, "root": StandardTree(("bytes32", "uint32"), rows).root}
+
+
+def _token() -> DownloadToken:
+    return DownloadToken(pool_id=1, holder=SIGNER.address, expiry=1_700_086_400)
 
 
 def _listing() -> Listing:

@@ -189,6 +189,18 @@ class ShardListing(TypedMessage):
     shards_hash: Hash32
 
 
+class DownloadToken(TypedMessage):
+    """Whoever shows this may take a pool's weights from relays that trust its signer, until `expiry` (Unix seconds).
+
+    `holder` is whom it was made for.
+    """
+
+    solidity_type: ClassVar[str] = "DownloadToken(uint64 poolId,address holder,uint64 expiry)"
+    pool_id: UInt64
+    holder: Address
+    expiry: UInt64
+
+
 class EarningsAttestation(TypedMessage):
     """A seat recomputed the gross cumulative earnings of all providers up to `epoch` and got this root."""
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from protocol.errors import UsageError
-from protocol.shardcast import patch_commands, status_command
+from protocol.shardcast import patch_commands, status_command, token_command
 
 if TYPE_CHECKING:
     from protocol.shardcast.file_server import FileServer
+    from protocol.shardcast.releases import CoordinatorReleases
+    from protocol.shardcast.token import Gate
 
 DEFAULT_COORDINATOR = "http://127.0.0.1:8700"
 MEBIBYTE = 1 << 20
@@ -31,6 +33,10 @@ Connections = Annotated[int, typer.Option(min=1, help="Connections at a time, in
 PerIp = Annotated[int, typer.Option("--connections-per-ip", min=1, help="Connections at a time of one address.")]
 Rate = Annotated[int, typer.Option("--bytes-per-second-per-ip", min=0, help="What one address gets; 0: no limit.")]
 
+TokenSigner = Annotated[
+    list[str] | None,
+    typer.Option("--token-signer", help="Serve those only who show a token of this address's; may be given often."),
+]
 MetricsAddress = Annotated[str | None, typer.Option(help="HOST:PORT of /metrics and /healthz; off without.")]
 
 
@@ -47,19 +53,38 @@ def serve(
     connections: Connections = 1024,
     connections_per_ip: PerIp = 64,
     bytes_per_second_per_ip: Rate = 0,
+    token_signer: TokenSigner = None,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
     metrics_address: MetricsAddress = None,
 ) -> None:
-    """Serve ROOT over HTTP until interrupted."""
-    from contextlib import ExitStack
+    """Serve ROOT over HTTP until interrupted. A coordinator is asked only for what tokens are about."""
+    from contextlib import ExitStack, closing
 
+    from protocol.client import CoordinatorClient
     from protocol.shardcast.file_server import FileServer
     from protocol.shardcast.limits import Limits
+    from protocol.shardcast.releases import CoordinatorReleases
 
-    server = FileServer(root, (host, port), Limits(connections, connections_per_ip, bytes_per_second_per_ip))
     with ExitStack() as stack:
+        limits, gate = Limits(connections, connections_per_ip, bytes_per_second_per_ip), None
+        if token_signer:
+            client = stack.enter_context(closing(CoordinatorClient(coordinator)))
+            gate = _gate(token_signer, CoordinatorReleases(client))
+        server = FileServer(root, (host, port), limits, gate=gate)
         stack.callback(server.close)
         stack.enter_context(_seen(server, root, metrics_address))
         server.run()
+
+
+def _gate(signers: list[str] | None, releases: CoordinatorReleases) -> Gate | None:
+    """Who lets in, where anybody is named who may."""
+    from protocol.address import parse_address
+    from protocol.clock import SystemClock
+    from protocol.shardcast.token import Gate
+
+    if not signers:
+        return None
+    return Gate([parse_address(one, "--token-signer") for one in signers], releases.ground, SystemClock())
 
 
 def _seen(server: FileServer, root: Path, metrics_address: str | None) -> AbstractContextManager[object]:
@@ -121,6 +146,7 @@ def relay(
     connections: Connections = 1024,
     connections_per_ip: PerIp = 64,
     bytes_per_second_per_ip: Rate = 0,
+    token_signer: TokenSigner = None,
     metrics_address: MetricsAddress = None,
 ) -> None:
     """Pull the pool's versions from upstreams as they are written, and hand out each shard once it is checked.
@@ -154,7 +180,8 @@ def relay(
             exchange = stack.enter_context(Exchange(own_url, members, upstream, relays, clock))
         releases = CoordinatorReleases(client, trainer)
         forwarder = Forwarder(root, upstream, releases, http, keep, clock, exchange, relays)
-        server = FileServer(root, (host, port), Limits(connections, connections_per_ip, bytes_per_second_per_ip))
+        limits = Limits(connections, connections_per_ip, bytes_per_second_per_ip)
+        server = FileServer(root, (host, port), limits, gate=_gate(token_signer, releases))
         run_relay(server, forwarder, stop, metrics_address)
 
 
@@ -215,5 +242,6 @@ def get(
 
 
 app.command()(status_command.status)
+app.command()(token_command.token)
 app.command()(patch_commands.diff)
 app.command()(patch_commands.apply)

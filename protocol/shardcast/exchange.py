@@ -19,7 +19,7 @@ import httpx
 from blake3 import blake3
 
 from protocol.clock import Clock
-from protocol.errors import ShardCorrupt
+from protocol.errors import ProofpoolError
 from protocol.shardcast.document import read_document
 from protocol.shardcast.holding import HOLDING_FILE, MAX_HOLDING_BYTES, Holding, read_holding
 from protocol.shardcast.line import weights_client
@@ -279,7 +279,7 @@ class Exchange:
             holding = read_holding(data, policy_version)
         except httpx.ConnectError:
             self._lost(url)
-        except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt):
+        except (httpx.HTTPError, httpx.InvalidURL, ProofpoolError):
             self._greeted(url)  # it has nothing of this version yet: a matter of time
         else:
             self._heard(url, holding)

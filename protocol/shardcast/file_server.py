@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from protocol.clock import Clock, SteadyClock
+from protocol.errors import ProofpoolError, SignatureInvalid
 from protocol.patience import LEAST_OF_WEIGHTS
-from protocol.shardcast.limits import Limits, Visitors
+from protocol.shardcast.limits import Limits, Visitors, subscriber_of
+from protocol.shardcast.token import SCHEME, Gate
 
 REQUEST_SECONDS = 15.0
 """A request has to come within this, or the next one on a kept connection."""
@@ -51,14 +53,22 @@ class FileServer:
     """Example: `with FileServer(root, ("127.0.0.1", 0)) as server: httpx.get(f"{server.url}/healthz")`."""
 
     def __init__(
-        self, root: Path, address: tuple[str, int], limits: Limits | None = None, clock: Clock | None = None
+        self,
+        root: Path,
+        address: tuple[str, int],
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+        gate: Gate | None = None,
     ) -> None:
-        """Raises OSError where the folder can't be made, or the address is taken."""
+        """`gate` lets in who shows a token; without one it is everybody.
+
+        Raises OSError where the folder can't be made, or the address is taken.
+        """
         (root / "versions").mkdir(parents=True, exist_ok=True)
         self.served = Served()
         clock = clock or SteadyClock()
         self.visitors = Visitors(limits or Limits(), clock)
-        self._server = _Server(address, root.resolve(), self.served, self.visitors, clock)
+        self._server = _Server(address, root.resolve(), self.served, self.visitors, clock, gate)
         self._thread = threading.Thread(target=self.run, name="files", daemon=True)
 
     @property
@@ -67,7 +77,8 @@ class FileServer:
 
     @property
     def url(self) -> str:
-        return f"http://{self._server.server_address[0]!s}:{self.port}"
+        host = str(self._server.server_address[0])
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def run(self) -> None:
         """Serve until `stop`."""
@@ -99,21 +110,35 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], root: Path, served: Served, visitors: Visitors, clock: Clock) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        root: Path,
+        served: Served,
+        visitors: Visitors,
+        clock: Clock,
+        gate: Gate | None,
+    ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.root, self.served, self.visitors, self.clock = root, served, visitors, clock
+        self.gate = gate
         self.over = threading.Event()
         self._lock = threading.Lock()
         self._connections: dict[socket.socket, str] = {}
         super().__init__(address, _Answers)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        if not self.visitors.enter(str(client_address[0])):
+        subscriber = subscriber_of(str(client_address[0]))
+        if not self.visitors.enter(subscriber):
             self.served.num_refused += 1
             return False
         with self._lock:
-            self._connections[request] = str(client_address[0])
+            self._connections[request] = subscriber
         return True
+
+    def subscriber(self, connection: socket.socket) -> str:
+        """Whom a connection was let in for."""
+        return self._connections[connection]
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
@@ -150,6 +175,8 @@ class _Answers(BaseHTTPRequestHandler):
         if self.path == "/healthz":
             self._say(200, "ok\n")
             return
+        if not self._is_let_in():
+            return
         descriptor = self._opened()
         if descriptor is None:
             self._say(404, "there is no such file\n")
@@ -160,6 +187,20 @@ class _Answers(BaseHTTPRequestHandler):
             os.close(descriptor)
 
     do_HEAD = do_GET
+
+    def _is_let_in(self) -> bool:
+        """By their token; who isn't is told why."""
+        if self.server.gate is None:
+            return True
+        try:
+            self.server.gate.check(self.headers.get("Authorization"))
+        except SignatureInvalid as error:
+            self._say(401, f"{error}\n", ("WWW-Authenticate", SCHEME))
+            return False
+        except ProofpoolError as error:
+            self._say(503, f"{error}\n", ("Retry-After", "1"))
+            return False
+        return True
 
     def _opened(self) -> int | None:
         """The file that the path names, if it is a plain one of a version."""
@@ -210,6 +251,7 @@ class _Answers(BaseHTTPRequestHandler):
         self.wfile.flush()
         self.connection.settimeout(SEND_SECONDS)
         started, first, clock = self.server.clock.now(), position, self.server.clock
+        subscriber = self.server.subscriber(self.connection)
         with os.fdopen(os.dup(descriptor), "rb") as file:
             while position < end:
                 sent = self.connection.sendfile(file, position, min(SEND_BYTES, end - position))
@@ -217,17 +259,19 @@ class _Answers(BaseHTTPRequestHandler):
                     raise OSError("a file became shorter")
                 position += sent
                 self.server.served.num_bytes += sent
-                pause = self.server.visitors.sent(self.client_address[0], sent)
+                pause = self.server.visitors.sent(subscriber, sent)
                 if pause and clock.wait(self.server.over, pause):
                     raise OSError("the server ends")
                 if not pause and clock.now() - started > SEND_SECONDS + (position - first) / LEAST_OF_WEIGHTS:
                     raise OSError("a reader is too slow")
         self.connection.settimeout(REQUEST_SECONDS)
 
-    def _say(self, status: int, text: str) -> None:
+    def _say(self, status: int, text: str, *heads: tuple[str, str]) -> None:
         self.send_response(status)
+        for name, value in heads:
+            self.send_header(name, value)
         self.send_header("Content-Type", "text/plain; charset=utf-8")
-        self.send_header("Content-Length", str(len(text)))
+        self.send_header("Content-Length", str(len(text.encode())))
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(text.encode())

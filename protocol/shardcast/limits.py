@@ -2,16 +2,20 @@
 
 In: who comes and goes, and what is sent to whom. Out: whether to let in, and seconds to pause. Budgets are buckets that
 fill at a rate up to a burst; an address that is gone and whose bucket is full is forgotten, so memory is bounded by the
-connections.
+connections. An address is where a connection comes from, whatever its requests' heads say; of IPv6 it is the /64, which
+one subscriber has whole.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 from protocol.clock import Clock
 
+SUBSCRIBER_BITS = 64
+"""Of an IPv6 address: a subscriber chooses the rest."""
 BURST_SECONDS = 2.0
 """A bucket holds what its rate brings in this time."""
 SWEEP_SIZE = 4096
@@ -93,3 +97,17 @@ class Visitors:
         for visitor in self._by_ip.values():
             self._fill(visitor)
         self._by_ip = {ip: one for ip, one in self._by_ip.items() if one.num_connections or one.budget < self._burst}
+
+
+def subscriber_of(address: str) -> str:
+    """Whom an address belongs to, as far as limits go: an IPv4 address, or the first half of an IPv6 one.
+
+    >>> subscriber_of("192.0.2.7"), subscriber_of("2001:db8::1:2:3:4"), subscriber_of("::ffff:192.0.2.7")
+    ('192.0.2.7', '2001:db8::/64', '192.0.2.7')
+    """
+    found = ip_address(address.partition("%")[0])
+    if not isinstance(found, IPv6Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(IPv6Network((found, SUBSCRIBER_BITS), strict=False))

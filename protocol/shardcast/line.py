@@ -20,12 +20,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.request import getproxies
 
 import httpx
 
 from protocol.patience import LEAST_OF_WEIGHTS, impatient
+from protocol.shardcast.token import TokenFile
 
 READINTO = "proofpool.readinto"
 """The extension of an answer that reads its body into a buffer: `(memoryview) -> number of bytes`, 0 at the end."""
@@ -37,11 +39,17 @@ WAKE_BYTES = 256 << 10
 """A thread isn't woken for less of a body, unless nothing more comes: a hundred threads have two cores."""
 
 
+TOKEN_VARIABLE = "PROOFPOOL_SHARDCAST_TOKEN_FILE"
+"""Names the file with the token that relays are shown, where they want one."""
+
+
 def weights_client(timeout_seconds: float = LINE_TIMEOUT_SECONDS) -> httpx.Client:
     """A client for shards and manifests. Where the environment names proxies it is httpx's own, slower one."""
+    file = os.environ.get(TOKEN_VARIABLE)
+    auth = TokenFile(Path(file)) if file else None
     if getproxies():
-        return impatient(httpx.Client(timeout=timeout_seconds), LEAST_OF_WEIGHTS)
-    return httpx.Client(timeout=timeout_seconds, transport=Line(timeout_seconds))
+        return impatient(httpx.Client(auth=auth, timeout=timeout_seconds), LEAST_OF_WEIGHTS)
+    return httpx.Client(auth=auth, timeout=timeout_seconds, transport=Line(timeout_seconds))
 
 
 def answer_pieces(answer: httpx.Response, buffer: memoryview) -> Iterator[memoryview]:

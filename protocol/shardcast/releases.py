@@ -9,6 +9,7 @@ from __future__ import annotations
 from protocol.api import PoolInfo
 from protocol.client import CoordinatorClient
 from protocol.errors import NotFound, VerificationFailed
+from protocol.shardcast.token import Ground
 from protocol.signing import SigningDomain
 from protocol.wire import M, ShardListing, Signed, WeightsRelease
 
@@ -51,6 +52,11 @@ class CoordinatorReleases:
         if listed.pool_id != pool.pool_id:
             raise VerificationFailed("a listing is of another pool", f"{listed.pool_id}, not {pool.pool_id}")
         return listed
+
+    def ground(self) -> Ground:
+        """What tokens are for. Raises Unreachable before the coordinator has answered for the first time."""
+        pool = self._pool or self._ask()
+        return Ground(pool.pool_id, SigningDomain(pool.chain_id, pool.contracts.ledger, pool.deployment_salt))
 
     def _ask(self) -> PoolInfo:
         self._pool = self._client.pool()

@@ -55,6 +55,7 @@ MESSAGES: list[TypedMessage] = [
     wire.Batch(pool_id=1, number=2, step=3, groups_root="0x" + "1c" * 32),
     wire.WeightsRelease(pool_id=1, policy_version=2, manifest_hash="0x" + "1d" * 32),
     wire.ShardListing(pool_id=1, policy_version=2, num_shards=3, shards_hash="0x" + "21" * 32),
+    wire.DownloadToken(pool_id=1, holder="0x" + "0b" * 20, expiry=9),
     wire.EarningsAttestation(pool_id=1, epoch=2, root="0x" + "1e" * 32, total_wei=10**30, seat=1),
     wire.EpochAttestation(pool_id=1, epoch=2, size=3, root="0x" + "20" * 32, seat=1),
     wire.HttpRequest(

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from protocol.shardcast.file_server import FileServer
-from protocol.shardcast.limits import BURST_SECONDS, Limits, Visitors
+from protocol.shardcast.limits import BURST_SECONDS, Limits, Visitors, subscriber_of
 from tests.unit.protocol.shardcast.test_shardcast import StandingClock
 
 LOOPBACK = ("127.0.0.1", 0)
@@ -154,3 +154,56 @@ def test_an_address_gets_its_bytes_at_its_rate_and_no_faster(root: Path) -> None
         assert httpx.get(f"{server.url}/versions/0/shards/0").content == DATA
         assert httpx.get(f"{server.url}/versions/0/shards/0").content == DATA
     assert clock.seconds >= 2 * 4 - BURST_SECONDS - 0.01
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_one"),
+    [
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", True),
+        ("2001:db8:1:2::1", "2001:db8:1:3::1", False),
+        ("::ffff:192.0.2.7", "192.0.2.7", True),
+        ("::ffff:192.0.2.7", "::ffff:192.0.2.8", False),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+        ("192.0.2.7", "192.0.2.8", False),
+    ],
+)
+def test_a_subscriber_is_an_ipv4_address_or_half_of_an_ipv6_one(one: str, other: str, is_one: bool) -> None:
+    assert (subscriber_of(one) == subscriber_of(other)) is is_one
+
+
+def forwarded(server: FileServer, claimed: str) -> bytes:
+    head = f"X-Forwarded-For: {claimed}\r\nForwarded: for={claimed}\r\nX-Real-IP: {claimed}\r\n"
+    return asked(server, f"GET /healthz HTTP/1.1\r\nHost: x\r\n{head}Connection: close\r\n\r\n".encode())
+
+
+def test_nobody_is_somebody_else_by_saying_so(root: Path) -> None:
+    with FileServer(root, LOOPBACK, Limits(connections_per_ip=1)) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as first:
+            first.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert first.recv(100)
+            assert forwarded(server, "192.0.2.7") == b"", "the address is still the connection's own"
+        while server.visitors.num_connections:
+            threading.Event().wait(0.01)
+        assert b" 200 " in forwarded(server, "192.0.2.7")
+
+
+def test_what_an_address_may_take_is_not_more_for_another_head(root: Path) -> None:
+    clock = StandingClock()
+    with FileServer(root, LOOPBACK, Limits(bytes_per_second_per_ip=len(DATA) // 4), clock) as server:
+        for number in range(2):
+            heads = {"X-Forwarded-For": f"192.0.2.{number}"}
+            assert httpx.get(f"{server.url}/versions/0/shards/0", headers=heads).content == DATA
+    assert clock.seconds >= 2 * 4 - BURST_SECONDS - 0.01
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_a_relay_serves_ipv6_and_counts_its_subscribers(root: Path) -> None:
+    try:
+        server = FileServer(root, ("::1", 0), Limits(connections_per_ip=1))
+    except OSError:
+        pytest.skip("no IPv6 loopback here")
+    with server, socket.create_connection(("::1", server.port), timeout=20) as first:
+        first.sendall(b"GET /versions/0/shards/0 HTTP/1.1\r\n\r\n")
+        assert first.recv(100).startswith(b"HTTP/1.1 200 ")
+        with socket.create_connection(("::1", server.port), timeout=20) as second:
+            assert second.recv(100) == b""
