@@ -15,7 +15,9 @@ from trainer.loss import ClipConfig, TokenRows, k3
 from trainer.ranks import ALONE, Ranks
 from trainer.samples import TrainingBatch
 
-MEANS = ("high", "low", "delta", "entropy", "kl_old", "kl_worker")
+MEANS = ("high", "low", "delta", "entropy", "kl_old", "kl_worker", "kl_bounded")
+MOST_LOG_RATIO = 1.0
+"""Nats: a token says no more of `kl_to_worker_bounded` than one whose probability is e times another's."""
 RATIO_QUANTILES = (0.01, 0.5, 0.99)
 
 
@@ -39,7 +41,14 @@ class StepFigures:
     entropy: float
     kl_to_old: float
     kl_to_worker: float
-    """Of the policy at the start of the step to the one that the worker sampled from: what lag and numerics do."""
+    """Of the policy at the start of the step to the one that the worker sampled from, by lag and numerics. The mean
+    of exp(d) − 1 − d with d = log(worker / start): one token that has become very unlikely outweighs all others."""
+    kl_to_worker_bounded: float
+    """The same with d between −1 and 1: how far most tokens are, whatever a single one does."""
+    worker_ratio_p01: float
+    """Quantiles of start / worker, which `importance_cap` bounds."""
+    worker_ratio_p50: float
+    worker_ratio_p99: float
     kl_to_reference: float | None
     """None where the recipe keeps no reference."""
     grad_norm: float
@@ -86,6 +95,8 @@ class Tally:
                 "entropy": rows.entropy.detach(),
                 "kl_old": k3(rows.logprobs, rows.old),
                 "kl_worker": k3(rows.old, rows.worker),
+                "kl_bounded": k3(rows.old, rows.old + (rows.worker - rows.old).clamp(-MOST_LOG_RATIO, MOST_LOG_RATIO)),
+                "worker_ratio": torch.exp(rows.old - rows.worker),
             } | ({} if rows.reference is None else {"kl_reference": k3(rows.logprobs, rows.reference)})
             self._rows.append({name: column.cpu() for name, column in columns.items()})
 
@@ -103,6 +114,7 @@ class Tally:
         objective = float(ranks.sum(torch.tensor(self.objective, dtype=torch.float64)))
         lags = [policy_version - sample.policy_version for sample in samples]
         low, middle, high = quantiles(ranks.gather(self._column("ratio")))
+        worker_low, worker_middle, worker_high = quantiles(ranks.gather(self._column("worker_ratio")))
         return StepFigures(
             objective=objective / len(self.grad_norms),
             ratio_clipped_share=mean["high"] + mean["low"] + mean["delta"],
@@ -115,6 +127,10 @@ class Tally:
             entropy=mean["entropy"],
             kl_to_old=mean["kl_old"],
             kl_to_worker=mean["kl_worker"],
+            kl_to_worker_bounded=mean["kl_bounded"],
+            worker_ratio_p01=worker_low,
+            worker_ratio_p50=worker_middle,
+            worker_ratio_p99=worker_high,
             kl_to_reference=mean.get("kl_reference"),
             grad_norm=sum(self.grad_norms) / len(self.grad_norms),
             mean_task_reward=_mean([sample.task_reward for sample in samples]),

@@ -35,6 +35,7 @@ METRICS = (
     MetricSpec("length_penalty", "gauge", "Mean over the newest step's rollouts."),
     MetricSpec("entropy_nats", "gauge", "Of the policy, over trained tokens."),
     MetricSpec("kl_nats", "gauge", "To the weights before the step (old), the worker's, the reference's.", ("to",)),
+    MetricSpec("worker_ratio", "gauge", "Quantiles of the start's probability over the worker's.", ("quantile",)),
     MetricSpec("clipped_share", "gauge", "Tokens whose gradient was clipped away, by edge.", ("edge",)),
     MetricSpec("ratio", "gauge", "Quantiles of the policy ratio over trained tokens.", ("quantile",)),
     MetricSpec("grad_norm", "gauge", "Before it is cut, the mean over optimizer steps."),
@@ -58,7 +59,13 @@ PLAIN = {
 }
 """Metric to column."""
 LABELLED = {
-    "kl_nats": {"old": "kl_to_old", "worker": "kl_to_worker", "reference": "kl_to_reference"},
+    "kl_nats": {
+        "old": "kl_to_old",
+        "worker": "kl_to_worker",
+        "worker_bounded": "kl_to_worker_bounded",
+        "reference": "kl_to_reference",
+    },
+    "worker_ratio": {"0.01": "worker_ratio_p01", "0.5": "worker_ratio_p50", "0.99": "worker_ratio_p99"},
     "clipped_share": {"high": "ratio_high_share", "low": "ratio_low_share", "delta": "ratio_delta_share"},
     "ratio": {"0.01": "ratio_p01", "0.5": "ratio_p50", "0.99": "ratio_p99"},
     "policy_lag_versions": {"min": "min_policy_lag", "mean": "mean_policy_lag", "max": "max_policy_lag"},

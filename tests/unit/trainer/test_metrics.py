@@ -78,6 +78,8 @@ def test_a_steps_figures_waits_and_speed_are_among_them(
     assert (found["step_seconds", "training"], found["step_seconds", "batch"]) == (4, 1)
     assert found["phase_seconds_total", "waiting_for_batch"] == 1
     assert found["unused_groups", "stale"] == 5 and ("unused_groups", "consumed") not in found
+    assert found["kl_nats", "worker_bounded"] == line["kl_to_worker_bounded"]
+    assert found["worker_ratio", "0.01"] == line["worker_ratio_p01"]
     assert found["ratio", "0.99"] == line["ratio_p99"] and found["kl_nats", "worker"] == line["kl_to_worker"]
     assert ("kl_nats", "reference") not in found  # the recipe keeps none
 

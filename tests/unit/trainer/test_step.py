@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -156,3 +157,27 @@ def test_later_optimizer_steps_hold_to_the_policy_before_the_first(make_model: C
     divergence = (torch.expm1(difference) - difference).mean()
     # k3(old ‖ worker) over all samples: the old log-probs are those of the start, in every optimizer step.
     assert figures.kl_to_worker == pytest.approx(float(divergence), rel=1e-4)
+    bounded = difference.clamp(-1, 1)
+    assert figures.kl_to_worker_bounded == pytest.approx(float((torch.expm1(bounded) - bounded).mean()), rel=1e-4)
+    ordered = torch.exp(-difference).sort().values
+    assert figures.worker_ratio_p50 == pytest.approx(float(ordered[round(0.5 * (len(ordered) - 1))]), rel=1e-4)
+
+
+@pytest.mark.parametrize("num_unlikely", [0, 1])
+def test_one_unlikely_token_rules_the_estimate_and_not_what_is_bounded(
+    make_learner: Callable[..., Learner], num_unlikely: int
+) -> None:
+    """All tokens are 0.1 nats from the worker's; one may be 12, as where the policy has left it behind."""
+    learner, batch = make_learner(optimizer_steps=1), make_batch()
+    claimed = learner.logprobs(batch)
+    samples = [
+        replace(sample, worker_logprobs=logprobs + 0.1) for sample, logprobs in zip(batch.samples, claimed, strict=True)
+    ]
+    if num_unlikely:
+        samples[0].worker_logprobs[0] += 11.9
+    figures = learner.learn(replace(batch, samples=samples), 0)
+    ordinary = math.expm1(0.1) - 0.1
+    assert figures.kl_to_worker_bounded < 4 * ordinary
+    assert (figures.kl_to_worker > 1000 * ordinary) == bool(num_unlikely)
+    assert figures.worker_ratio_p50 == pytest.approx(math.exp(-0.1), rel=1e-4)
+    assert figures.worker_ratio_p99 == pytest.approx(math.exp(-0.1), rel=1e-4)
