@@ -20,8 +20,9 @@ from coordinator.batch_file import BatchFile, batch_file
 from coordinator.context import Coordinator
 from coordinator.db.chain import Epoch, Version
 from coordinator.db.work import BatchRow, GroupRow, SubmissionRow, TaskRow
+from coordinator.leftovers import leave_leftovers, leftovers
 from coordinator.pool import chain_time, pool_record
-from coordinator.use import Unused, leave_unused, move
+from coordinator.use import move
 from protocol.api import BatchOffer, GroupRef, Standing, Use
 from protocol.batches import GroupKey, groups_root
 from protocol.canonical import from_hex0x, keccak256
@@ -58,13 +59,13 @@ def lease_batch(coordinator: Coordinator, step: int) -> BatchOffer | None:
         if (known := _offered(session, step)) is not None:
             return known
         _check_step(session, coordinator.config.pool_id, step)
-        oldest_version = step - 1 - pool_record(session, coordinator.config.pool_id).max_async
+        max_async = pool_record(session, coordinator.config.pool_id).max_async
+        oldest_version = step - 1 - max_async
         chosen = choose(_candidates(session, oldest_version), coordinator.config.groups_per_step)
-        stale = _stale(session, oldest_version)
-    if stale:
+        has_leftovers = bool(leftovers(session, oldest_version))
+    if has_leftovers:
         with coordinator.writing() as session:
-            for group in _stale(session, oldest_version):
-                leave_unused(session, group, Unused.STALE)
+            leave_leftovers(session, oldest_version, max_async)
     if not chosen:
         return None
     keys = [candidate.key for candidate in chosen]
@@ -76,10 +77,16 @@ def lease_batch(coordinator: Coordinator, step: int) -> BatchOffer | None:
 
 
 def choose(candidates: Sequence[Candidate], num_groups: int) -> list[Candidate]:
-    """The first `num_groups` by rank that share the rules of the first; none while there are fewer."""
+    """The first `num_groups` by rank that share rules, of the rules that come first and have as many; none without.
+
+    What was made under earlier rules and isn't enough for a batch holds up none of the later ones.
+    """
     in_order = sorted(candidates, key=lambda candidate: candidate.rank)
-    alike = [candidate for candidate in in_order if candidate.rules_hash == in_order[0].rules_hash]
-    return alike[:num_groups] if len(alike) >= num_groups else []
+    for rules_hash in dict.fromkeys(candidate.rules_hash for candidate in in_order):
+        alike = [candidate for candidate in in_order if candidate.rules_hash == rules_hash]
+        if len(alike) >= num_groups:
+            return alike[:num_groups]
+    return []
 
 
 def acknowledge_batch(coordinator: Coordinator, number: int) -> None:
@@ -124,17 +131,24 @@ def _offered(session: Session, step: int) -> BatchOffer | None:
     return None if row is None else BatchOffer.model_validate(row.offer)
 
 
+def next_step(session: Session, pool_id: int) -> int:
+    """The step that the next batch is for; a refused batch leaves its step to a successor."""
+    if (last := _last(session)) is not None:
+        return last.step + (last.state != REFUSED)
+    newest = session.scalar(select(func.max(Version.policy_version)).where(Version.pool_id == pool_id))
+    return 1 + (newest or 0)
+
+
+def _last(session: Session) -> BatchRow | None:
+    return session.scalar(select(BatchRow).order_by(BatchRow.number.desc()).limit(1))
+
+
 def _check_step(session: Session, pool_id: int, step: int) -> None:
     """Steps follow each other, and the next one comes when the last batch is acknowledged."""
-    last = session.scalar(select(BatchRow).order_by(BatchRow.number.desc()).limit(1))
+    last = _last(session)
     if last is not None and last.state == LEASED:
         raise Rejected(RejectReason.LEASE_LIMIT, f"batch {last.number} of step {last.step} isn't acknowledged")
-    if last is None:
-        newest = session.scalar(select(func.max(Version.policy_version)).where(Version.pool_id == pool_id))
-        expected = 1 + (newest or 0)
-    else:
-        expected = last.step + (last.state == CONSUMED)
-    if step != expected:
+    if step != (expected := next_step(session, pool_id)):
         raise Rejected(RejectReason.VALUE_OUT_OF_BOUNDS, "next step", value=str(step), threshold=str(expected))
 
 
@@ -152,17 +166,6 @@ def _candidates(session: Session, oldest_version: int) -> list[Candidate]:
         )
     )
     return [Candidate(key, group, epoch, beacon or "", rules) for key, group, epoch, beacon, rules in rows]
-
-
-def _stale(session: Session, oldest_version: int) -> list[GroupRow]:
-    """Pending groups that no later step can use."""
-    return list(
-        session.scalars(
-            select(GroupRow)
-            .where(GroupRow.use == Use.PENDING, GroupRow.policy_version < oldest_version)
-            .order_by(GroupRow.submission_id, GroupRow.group)
-        )
-    )
 
 
 def _keep(

@@ -51,8 +51,9 @@ class CoordinatorConfig(RoleConfig):
     """The most open leases of one node, however well it works."""
     groups_per_step: int = Field(default=32, ge=1)
     """Groups with variance that make a batch."""
-    backlog_steps: int = Field(default=5, ge=1)
-    """How many steps' worth of groups may be leased, judged or waiting at once; more isn't leased (`no_demand`)."""
+    backlog_steps: int | None = Field(default=None, ge=1)
+    """How many steps' worth of groups may be leased, judged or waiting at once; more isn't leased (`no_demand`).
+    Without it, what a policy version can still be trained on for: `max_async` + 1 steps, fewer as steps go by."""
     batch_seconds: int = Field(default=600, ge=1)
     """How long the trainer is expected to take for a step, in chain time."""
     reveal_epochs: int = Field(default=6, ge=2)

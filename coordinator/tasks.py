@@ -10,11 +10,10 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from coordinator import escrow, log
-from coordinator.config import CoordinatorConfig
 from coordinator.context import Coordinator
 from coordinator.db.chain import Pool, Version
 from coordinator.db.work import SubmissionRow, TaskRow
-from coordinator.demand import groups_in_flight, groups_wanted
+from coordinator.demand import check_demand
 from coordinator.door import counting_refusals
 from coordinator.limits import lease_history, lease_limit
 from coordinator.nodes import provider_of
@@ -47,7 +46,8 @@ def check_lease(coordinator: Coordinator, session: Session, pool: Pool, node: st
     provider = provider_of(session, pool, node)
     _check_version(session, pool, policy_version)
     _check_limit(session, node, coordinator.config.max_leases)
-    _check_demand(coordinator.config, session, pool, node)
+    if lease_history(session, node):  # the first one is given in any case: a node has to show what it can do
+        check_demand(coordinator.config, session, pool, policy_version)
     _check_funds(session, pool)
     return provider
 
@@ -91,17 +91,6 @@ def _check_limit(session: Session, node: str, most: int) -> None:
     num_open, limit = history.count(Standing.LEASED), lease_limit(history, most)
     if num_open >= limit:
         raise Rejected(RejectReason.LEASE_LIMIT, "open leases of this node", value=str(num_open), threshold=str(limit))
-
-
-def _check_demand(config: CoordinatorConfig, session: Session, pool: Pool, node: str) -> None:
-    """A node's first lease is given in any case: it has to show what it can do."""
-    if not lease_history(session, node):
-        return
-    oldest_version = (newest_version(session, pool.pool_id) or 0) - pool.max_async
-    groups_per_task = rules_document(session, pool.rules_hash).groups_per_task
-    in_flight, wanted = groups_in_flight(session, pool.pool_id, oldest_version, groups_per_task), groups_wanted(config)
-    if in_flight >= wanted:
-        raise Rejected(RejectReason.NO_DEMAND, "groups in flight", value=str(in_flight), threshold=str(wanted))
 
 
 def _check_funds(session: Session, pool: Pool) -> None:

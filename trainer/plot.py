@@ -29,7 +29,10 @@ PANELS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("ratio, 1st and 99th percentile", ("ratio_p01", "ratio_p99")),
     ("gradient norm", ("grad_norm",)),
     ("policy lag (versions)", ("min_policy_lag", "mean_policy_lag", "max_policy_lag")),
-    ("accepted groups not trained on", ("num_stale_groups", "num_dropped_groups", "num_unfit_groups")),
+    (
+        "accepted groups not trained on",
+        ("num_stale_groups", "num_dropped_groups", "num_surplus_groups", "num_unfit_groups"),
+    ),
     ("waits (s)", ("waited_seconds", "waited_to_publish_seconds", "waited_to_evaluate_seconds")),
     ("work (s)", ("seconds", "step_seconds", "learn_seconds", "save_seconds", "evaluation_seconds")),
     ("trained tokens a second of learning", ("tokens_per_second",)),

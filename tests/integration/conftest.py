@@ -380,6 +380,7 @@ def create_pool(chain: LocalChain, folder: Path, rules: Rules | None = None, **t
         data_dir=folder,
         public_hosts=(HOST,),
         groups_per_step=2,
+        backlog_steps=5,
         epoch_seconds=10**6,
         epochs_per_earnings=1,
         first_block=first_block,

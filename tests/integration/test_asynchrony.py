@@ -13,7 +13,9 @@ import torch
 
 from coordinator.db.chain import Version
 from protocol.clock import SystemClock
+from protocol.errors import Rejected
 from protocol.forward import CausalLM
+from protocol.reasons import RejectReason
 from protocol.waiting import Waiting
 from protocol.weights import ModelConfig
 from tests.unit.coordinator.conftest import POOL_ID, Site, number_hash, site
@@ -128,7 +130,7 @@ def newest(site: Site) -> int:
     return version
 
 
-def test_a_synchronous_pool_trains_on_the_newest_version_alone_and_counts_the_rest_as_stale(
+def test_a_synchronous_pool_trains_on_the_newest_version_alone_and_counts_the_rest_as_surplus(
     train: Callable[..., list[dict[str, Any]]],
 ) -> None:
     def twice_as_much_as_is_used(site: Site, version: int) -> None:
@@ -137,10 +139,36 @@ def test_a_synchronous_pool_trains_on_the_newest_version_alone_and_counts_the_re
 
     lines = train(0, 4, twice_as_much_as_is_used)
     assert [line["policy_lag_counts"] for line in lines] == [{"0": NUM_ROLLOUTS}] * 4
-    assert [line["num_stale_groups"] for line in lines] == [0, 2, 2, 2]
-    assert lines[-1]["num_groups_by_use"] == {"consumed": 6, "batched": 2, "pending": 2, "stale": 6}
+    assert [line["num_surplus_groups"] for line in lines] == [0, 2, 2, 2]
+    assert [line["num_stale_groups"] for line in lines] == [0] * 4
+    assert lines[-1]["num_groups_by_use"] == {"consumed": 6, "batched": 2, "pending": 2, "surplus": 6}
     status = status_of("r", lines)
-    assert status.num_unused_groups == {"stale": 6} and status.num_unused_rollouts == {"stale": 12}
+    assert status.num_unused_groups == {"surplus": 6} and status.num_unused_rollouts == {"surplus": 12}
+
+
+@pytest.mark.parametrize("max_async", [0, 1, 2])
+def test_eager_workers_get_no_more_work_than_is_trained_on(
+    train: Callable[..., list[dict[str, Any]]], site: Site, max_async: int
+) -> None:
+    """Without `backlog_steps`: they ask until they are refused, whenever the trainer waits."""
+    site.coordinator.config = site.coordinator.config.model_copy(update={"backlog_steps": None})
+    num_refused = 0
+
+    def as_much_as_they_get(site: Site, version: int) -> None:
+        nonlocal num_refused
+        try:
+            while True:
+                site.accept(policy_version=version)
+        except Rejected as refusal:
+            assert refusal.reason is RejectReason.NO_DEMAND
+            num_refused += 1
+
+    num_steps = 5
+    lines = train(max_async, num_steps, as_much_as_they_get)
+    assert num_refused > 0 and max(line["max_policy_lag"] for line in lines) == max_async
+    uses = site.client().status().num_by_use
+    assert set(uses) <= {"consumed", "pending"} and uses["consumed"] == 2 * num_steps
+    assert uses.get("pending", 0) <= 2 * max_async  # for steps that there would have been
 
 
 @pytest.mark.parametrize("max_async", [1, 4, 8])
@@ -157,7 +185,7 @@ def test_workers_that_are_as_far_behind_as_they_may_be_lose_nothing(
     assert lag is not None and (lag.least, lag.most) == (0, max_async)
 
 
-def test_what_waits_longer_than_the_lag_allows_is_stale_and_was_paid(
+def test_what_waits_longer_than_the_lag_allows_is_left_unused_and_was_paid(
     train: Callable[..., list[dict[str, Any]]], site: Site
 ) -> None:
     """Three times what is used: of each version a third is used at once, a third one step later, a third never."""
@@ -170,9 +198,9 @@ def test_what_waits_longer_than_the_lag_allows_is_stale_and_was_paid(
             num_accepted += 1
 
     lines = train(1, 6, three_times)
-    stale = sum(line["num_stale_groups"] for line in lines)
-    assert stale > 0 and max(line["max_policy_lag"] for line in lines) == 1
+    unused = {name: sum(line[f"num_{name}_groups"] for line in lines) for name in ("stale", "surplus")}
+    assert sum(unused.values()) > 0 and max(line["max_policy_lag"] for line in lines) == 1
     uses = site.client().status().num_by_use
     assert sum(uses.values()) == 2 * num_accepted  # every accepted group is somewhere
-    assert uses["stale"] >= stale and uses["consumed"] == 2 * 6
+    assert all(uses.get(name, 0) >= count for name, count in unused.items()) and uses["consumed"] == 2 * 6
     assert site.client().status().num_by_standing == {"accepted": num_accepted}

@@ -451,6 +451,7 @@ def make_site(folder: Path, database: bytes, portal: anyio.from_thread.BlockingP
         data_dir=folder,
         public_hosts=(HOST,),
         groups_per_step=2,
+        backlog_steps=5,
         reveal_epochs=3,
     )
     engine = open_engine(config.resolved_database_url)

@@ -174,6 +174,36 @@ def test_groups_past_the_lag_are_stale(site: Any) -> None:
     assert len(offer.groups) == 2
 
 
+@pytest.mark.parametrize("max_async", [0, 1])
+def test_what_a_batch_left_over_is_surplus_and_what_came_after_the_last_one_is_stale(site: Any, max_async: int) -> None:
+    site.pool(max_async=max_async)
+    trainer = site.client(site.trainer)
+    for _ in range(max_async + 2):
+        site.accept()  # one task more than the steps take that version 0 can feed
+    for step in range(1, max_async + 2):
+        assert trainer.lease_batch(step) is not None
+        trainer.acknowledge_batch(step - 1)
+        if step <= max_async:
+            site.publish(step)
+    late = site.accept()  # when no batch can have it any more
+    site.publish(max_async + 1)
+    assert trainer.lease_batch(max_async + 2) is None
+    assert site.client().status().num_by_use == {"consumed": 2 * (max_async + 1), "surplus": 2, "stale": 2}
+    with site.coordinator.reading() as session:
+        unused = [(g.submission_id == late, g.unused_reason) for g in session.scalars(select(GroupRow)) if not g.batch]
+    assert {pair for pair in unused if pair[1]} == {(True, "stale"), (False, "surplus")}
+
+
+def test_groups_of_earlier_rules_that_are_too_few_hold_up_no_batch(site: Any) -> None:
+    def candidate(number: int, rules_hash: str) -> Candidate:
+        return Candidate(f"0x{number:064x}", 0, number, "0x" + "ab" * 32, rules_hash)
+
+    early, later = candidate(0, "a"), [candidate(number, "b") for number in (1, 2, 3)]
+    assert choose([early, *later], 2) == later[:2]
+    assert choose([early, *later], 4) == []
+    assert choose([early, candidate(1, "a"), *later], 2)[0] == early  # where they are enough, they are first
+
+
 @pytest.mark.parametrize("max_async", [0, 1, 4, 8])
 def test_a_step_takes_rollouts_of_max_async_versions_back_and_no_further(site: Any, max_async: int) -> None:
     with site.coordinator.writing() as session:

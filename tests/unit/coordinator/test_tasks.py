@@ -13,10 +13,11 @@ from sqlalchemy import select
 
 from coordinator.db.chain import Allotment, CoordinatorBond, Node
 from coordinator.db.log import Event
-from coordinator.db.work import Escrow
+from coordinator.db.work import Escrow, SubmissionRow
 from coordinator.limits import HISTORY, MAX_LOST, lease_limit
+from coordinator.pool import chain_time
 from coordinator.tasks import expire_leases, void_tasks
-from protocol.api import Standing
+from protocol.api import BatchRefusal, Standing
 from protocol.errors import NotFound, Rejected
 from protocol.reasons import RejectReason
 from protocol.signing import Signer
@@ -184,6 +185,71 @@ def test_no_more_is_leased_than_the_trainer_can_use(site: Any) -> None:
     assert batch is not None
     assert refused_lease(site).value == "2"  # the newcomer's task
     site.coordinator.config = site.coordinator.config.model_copy(update={"backlog_steps": 2})
+    assert site.lease()
+
+
+def no_bound(site: Any) -> None:
+    """Demand is what the configuration leaves to the lag."""
+    site.coordinator.config = site.coordinator.config.model_copy(update={"backlog_steps": None})
+
+
+@pytest.mark.parametrize("max_async", [0, 2])
+def test_as_much_is_leased_as_a_version_can_still_be_trained_on_for(site: Any, max_async: int) -> None:
+    no_bound(site)
+    site.pool(max_async=max_async)
+    site.accept()  # everybody's first lease; a task brings what one step takes
+    for _ in range(max_async):
+        site.accept()
+    refusal = refused_lease(site)
+    wanted = 2 * (max_async + 1)
+    assert (refusal.reason, refusal.value, refusal.threshold) == (RejectReason.NO_DEMAND, str(wanted), str(wanted))
+    trainer = site.client(site.trainer)
+    batch = trainer.lease_batch(1)
+    assert batch is not None
+    assert refused_lease(site).threshold == str(2 * max_async)  # version 0 comes too late for one step more
+    trainer.acknowledge_batch(batch.number)
+    assert refused_lease(site).threshold == str(2 * max_async)
+    site.publish(1)
+    if max_async:
+        assert refused_lease(site, policy_version=0).threshold == str(2 * max_async)
+    assert site.lease(1)
+    assert refused_lease(site, policy_version=1).reason is RejectReason.NO_DEMAND
+
+
+def test_a_refused_batch_is_asked_for_again(site: Any) -> None:
+    no_bound(site)
+    site.pool(max_async=0)
+    submission_id = site.accept()
+    trainer = site.client(site.trainer)
+    batch = trainer.lease_batch(1)
+    assert refused_lease(site).threshold == "0"
+    trainer.refuse_batch(batch.number, BatchRefusal(submission_id=submission_id, why="a log-prob of nan"))
+    assert site.lease()
+
+
+def test_work_that_may_never_arrive_holds_up_nothing_that_replaces_it(site: Any) -> None:
+    no_bound(site)
+    site.pool(max_async=0)
+    other = Signer(b"\x31" * 32)
+    site.add_node(other.address, "0x" + "32" * 20)
+    site.client(other).return_task(site.lease(node=other).message.id(site.domain))  # it is no newcomer any more
+    leased = site.lease()
+    assert refused_lease(site, node=other).reason is RejectReason.NO_DEMAND
+    with site.coordinator.reading() as session:
+        left = leased.message.deadline - chain_time(session)
+    site.mine(seconds=left // 2 - 1)
+    assert refused_lease(site, node=other).reason is RejectReason.NO_DEMAND
+    site.mine(seconds=1)
+    assert site.lease(node=other)
+
+
+def test_what_is_challenged_is_replaced_meanwhile(site: Any) -> None:
+    no_bound(site)
+    site.pool(max_async=0)
+    submission_id = site.accept()
+    assert refused_lease(site).value == "2"
+    with site.coordinator.writing() as session:
+        session.get_one(SubmissionRow, submission_id).standing = Standing.CHALLENGED
     assert site.lease()
 
 
