@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from protocol.amount import format_amount
 from protocol.chain.cases import CaseRecord, CaseState
 from protocol.chain.contracts import Contracts
 from protocol.chain.deployment import connect
@@ -86,7 +87,8 @@ def bond_to_pay(contracts: Contracts, pool: ChainPool, submission_id: str, case:
     _check_time(case, pool.time())
     bond_wei, balance_wei = pool.jury_terms().appeal_bond_wei, int(contracts.read("credits", "balanceOf", sender))
     if balance_wei < bond_wei:
-        why = f"{balance_wei} of {bond_wei} wei, until chain time {case.deadline}"
+        have, want = format_amount(balance_wei), format_amount(bond_wei)
+        why = f"{have} of {want} credits, until chain time {case.deadline}"
         raise NotEligible("an appeal takes a bond", why, f"send credits to {sender}")
     return bond_wei
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from protocol.amount import format_amount
 from protocol.chain.contracts import Contracts
 from protocol.chain.deployment import connect
 from protocol.chain.journal import FILE_NAME, Journal
@@ -96,7 +97,8 @@ def check_eligible(contracts: Contracts, node: str, pool_id: int) -> None:
         contracts.read("pools", "minAllotmentOf", pool_id),
     )
     if allotted < least:
-        why, todo = f"{allotted} of {least} wei", "`proofpool provider stake` lets more stand behind it"
+        why = f"{format_amount(allotted)} of {format_amount(least)} credits"
+        todo = "`proofpool provider stake` lets more stand behind it"
         raise NotEligible("too little is allotted to this node", why, todo)
 
 

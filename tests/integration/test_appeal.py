@@ -70,7 +70,7 @@ def test_a_provider_appeals_once_with_its_own_key(world: World, keys: Keys, call
     code, _, err = call(*command[:-3], "nobodys-key", *command[-2:])
     assert code == 4 and "no such key" in err, "a key's name will do, where there is one"
     code, out, _ = call(*command)
-    assert code == 0 and out.startswith(f"appealed before: a bond of {CREDIT} wei")
+    assert code == 0 and out.startswith("appealed before: a bond of 1 credits")
     assert before - world.read("credits", "balanceOf", world.provider.address) == CREDIT
     code, out, _ = call(*shown)
     assert code == 0 and "would send no transaction" in out and "appealed before: a jury decides by" in out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -361,6 +362,21 @@ def test_on_a_terminal_it_is_shown_and_asked_first(
     assert (found, desk.nonce() - before) == (code, 0 if code else 2)
     assert ("would send 2 transactions" in err and "Send this?" in err) == (not more)
     assert ("sent 2 transactions" in out) == (code == 0)
+    if code == 0:
+        assert "stake(amount=" in out, "a file that it goes to has it all"
+
+
+@pytest.mark.parametrize(("typed", "more"), [("y\n", []), ("", ["--yes"])])
+def test_what_was_confirmed_is_listed_once_and_then_said_to_be_mined(
+    desk: Desk, call: Command, monkeypatch: pytest.MonkeyPatch, typed: str, more: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    monkeypatch.setattr("worker.provider.commands.goes_to_terminal", lambda: True)
+    options = [one for one in desk.options() if one != "--json"]
+    code, out, err = call("provider", "stake", "5", *options, *more)
+    assert code == 0 and len(re.findall("0x[0-9a-f]{64} in block [0-9]+, gas", out)) == 2
+    for function in ("approve(", "stake(amount="):
+        assert (out + err).count(function) == 1
 
 
 def test_what_cannot_be_asked_is_a_usage_error(desk: Desk, call: Command) -> None:

@@ -53,9 +53,14 @@ def carry_out(
         _finish_earlier(wallet, may_go_on=not adds_up)
         plan = _planned(make_plan, wallet)
         report = preview(command, wallet, plan)
-        if plan.calls and not (manner.yes or manner.as_json) and is_terminal():
+        if plan.calls and is_asked(manner):
             _confirm(report)
         return _sent(wallet, plan, report)
+
+
+def is_asked(manner: Manner) -> bool:
+    """Whether somebody is shown the transactions and asked before they are sent."""
+    return not (manner.dry_run or manner.yes or manner.as_json) and is_terminal()
 
 
 def _check_meant(wallet: Wallet, provider: str | None) -> None:

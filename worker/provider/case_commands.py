@@ -58,6 +58,7 @@ def appeal(
 
     The bond comes back where the jury overturns the accusation, and where it finds nothing.
     """
+    from protocol.amount import format_amount
     from protocol.config import load_config
     from worker.appeal import appeal as object_to
     from worker.config import WorkerConfig
@@ -72,7 +73,8 @@ def appeal(
         print(found.model_dump_json())
         return None
     when = "appealed" if found.sent else "appealed before"
-    print(f"{when}: a bond of {found.bond_wei} wei by {found.appellant} (until chain time {found.deadline})")
+    bond = format_amount(found.bond_wei)
+    print(f"{when}: a bond of {bond} credits by {found.appellant} (until chain time {found.deadline})")
     print(f"a jury decides; without one by chain time {found.jury_deadline} the case lapses, and the bond goes back")
     return None
 

@@ -5,6 +5,7 @@ Nothing heavy is imported until one of them runs.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -299,7 +300,17 @@ def _address(text: str | None, name: str) -> str | None:
     return None if text is None else parse_address(text, name)
 
 
+def goes_to_terminal() -> bool:
+    """Whether what is printed is read right away."""
+    return sys.stdout.isatty()
+
+
 def _show(report: ProviderReport, given: Given) -> None:
+    from worker.provider.carrying import is_asked
     from worker.provider.printing import lines_of
 
-    typer.echo(report.model_dump_json() if given.manner.as_json else "\n".join(lines_of(report)))
+    if given.manner.as_json:
+        typer.echo(report.model_dump_json())
+        return
+    were_shown = is_asked(given.manner) and goes_to_terminal()  # a file that this goes to is to have it all
+    typer.echo("\n".join(lines_of(report, were_shown=were_shown)))
