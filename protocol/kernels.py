@@ -8,7 +8,7 @@ Machine code lies in `$NUMBA_CACHE_DIR`, else in `$XDG_CACHE_HOME/proofpool` or 
 folder for each state of the source, version of numba and Python, and kind of processor. Where nothing can
 be written there each process compiles anew.
 
-    python -m protocol.kernels    # compile all now: what `make setup` does, some 20 s
+    python -m protocol.kernels    # compile all now: what `make setup` does, some 30 CPU s
 """
 
 from __future__ import annotations
