@@ -23,7 +23,7 @@ from protocol.errors import ProofpoolError
 from protocol.shardcast.document import read_document
 from protocol.shardcast.holding import HOLDING_FILE, MAX_HOLDING_BYTES, Holding, read_holding
 from protocol.shardcast.line import weights_client
-from protocol.shardcast.manifest import version_path
+from protocol.shardcast.manifest import Kind, version_path
 from protocol.shardcast.relays import Relays
 from protocol.shardcast.work import Outcome
 
@@ -67,6 +67,7 @@ class _Peer:
     """At the end of the version before."""
     was_asked: bool = False
     """What it has of this version is known, be it nothing."""
+    holding: Holding | None = None
     shards: frozenset[int] = frozenset()
     claimed_at: dict[int, float] = field(default_factory=dict)
     """When it first said that it is being sent a shard."""
@@ -106,6 +107,7 @@ class Exchange:
         self._watched: set[str] = set()
         self._http: httpx.Client | None = None
         self._policy_version: int | None = None
+        self._kind: Kind = "shards"
         self._missing: set[int] = set()
         self._ranks: dict[int, list[str]] = {}
         self._in_hand: dict[int, _Way] = {}
@@ -125,17 +127,18 @@ class Exchange:
         if self._http is not None:
             self._http.close()
 
-    def follow(self, policy_version: int, missing: Collection[int], claims: Claims) -> None:
+    def follow(self, policy_version: int, kind: Kind, missing: Collection[int], claims: Claims) -> None:
         """These shards are wanted from now on; peers are looked at until `rest`."""
         now, is_new = self._clock.now(), policy_version != self._policy_version
         if is_new:
-            self._meet(now)
+            self._meet(policy_version, now)
         with self._lock:
             self._claims, self._missing = claims, set(missing)
             self._in_hand.clear()
-            if is_new:
-                self._policy_version, self._ranks = policy_version, {}
-                self._busy_at = self._met_at = now
+            if is_new or kind != self._kind:
+                self._kind, self._ranks, self._busy_at = kind, {}, now
+                for peer in self._peers.values():
+                    self._read(peer, now)
             self._think(now)
         self._following.set()
 
@@ -240,16 +243,17 @@ class Exchange:
         if number not in self._ranks:
 
             def score(url: str) -> bytes:
-                return blake3(f"{self._policy_version}/{number}/{url}".encode()).digest()
+                return blake3(f"{self._policy_version}/{self._kind}/{number}/{url}".encode()).digest()
 
             self._ranks[number] = sorted((self._own, *self._peers), key=score)
         return self._ranks[number]
 
-    def _meet(self, now: float) -> None:
+    def _meet(self, policy_version: int, now: float) -> None:
         """Who takes part in this version. One who was dead is dead until it is heard again."""
         members = dict.fromkeys(url.rstrip("/") for url in self._members())
         urls = [url for url in members if url != self._own and url not in self._upstreams]
         with self._lock:
+            self._policy_version, self._met_at = policy_version, now
             dead = {url for url, peer in self._peers.items() if peer.is_dead}
             self._peers = {url: _Peer(url, now - self._patience.silent * (url in dead)) for url in urls}
         for url in urls:
@@ -303,6 +307,14 @@ class Exchange:
             peer, now = self._peers.get(url), self._clock.now()
             if peer is None or holding.policy_version != self._policy_version:
                 return
-            peer.heard_at, peer.shards = now, frozenset(holding.shards)
-            peer.claimed_at = {number: peer.claimed_at.get(number, now) for number in holding.fetching}
+            peer.heard_at, peer.holding = now, holding
+            self._read(peer, now)
         self._greeted(url)
+
+    def _read(self, peer: _Peer, now: float) -> None:
+        """What its holding says of the shards that are missing here. Under the lock."""
+        if peer.holding is None:
+            return
+        peer.shards = frozenset(peer.holding.numbers(self._kind))
+        fetching = peer.holding.numbers_fetching(self._kind)
+        peer.claimed_at = {number: peer.claimed_at.get(number, now) for number in fetching}

@@ -14,7 +14,7 @@ import errno
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import httpx
 
@@ -23,9 +23,10 @@ from protocol.errors import ProofpoolError, ShardCorrupt, SignatureInvalid, Veri
 from protocol.files import write_atomically
 from protocol.shardcast.document import ask_relays, read_document
 from protocol.shardcast.exchange import Exchange
+from protocol.shardcast.holding import OwnHolding
 from protocol.shardcast.keeping import keep_newest
 from protocol.shardcast.listing import LISTING_FILE, Listing, read_listing
-from protocol.shardcast.manifest import MAX_MANIFEST_BYTES, Manifest, Shard, read_manifest, version_path
+from protocol.shardcast.manifest import MAX_MANIFEST_BYTES, Kind, Manifest, Shard, read_manifest, version_path
 from protocol.shardcast.relays import Relay, Relays
 from protocol.shardcast.shard_folder import ShardFolder
 from protocol.shardcast.work import ShardWork
@@ -49,6 +50,15 @@ class Releases(Protocol):
     def check(self, listing: Signed[ShardListing]) -> ShardListing:
         """The listing, if the pool's trainer signed it. Raises SignatureInvalid, VerificationFailed."""
         ...
+
+
+class _Sinks(NamedTuple):
+    """Where a version goes."""
+
+    policy_version: int
+    holding: OwnHolding
+    shards: ShardFolder
+    patch: ShardFolder
 
 
 class Forwarder:
@@ -75,7 +85,9 @@ class Forwarder:
         self.trouble = ""
         """What stood in the way of the last look; empty where nothing did."""
         self._releases, self._http, self._num_kept, self._clock = releases, http, num_kept, clock
-        self._latest: ShardFolder | None = None
+        self._latest: _Sinks | None = None
+        self._whole: dict[int, str] = {}
+        """Versions that are here, and their manifests' hashes: they aren't hashed once more with each new version."""
         self._listed: Listing | None = None
         """The trainer's newest word on a version that isn't released yet."""
         self._is_waiting = False
@@ -135,23 +147,28 @@ class Forwarder:
             manifest = self._manifest(manifest.patch.base_version, manifest.patch.base_manifest_hash)
             self._pull_version(manifest)
         self.policy_version = release.policy_version
-        keep_newest(self.root, self._num_kept)
+        for dropped in keep_newest(self.root, self._num_kept):
+            self._whole.pop(dropped, None)
 
     def _pull_version(self, manifest: Manifest) -> None:
         """The patch, which most are after, and what else is published of a version."""
-        version, folder = manifest.policy_version, self.root / version_path(manifest.policy_version)
+        version = manifest.policy_version
+        if self._whole.get(version) == manifest.manifest_hash:
+            return
+        sinks = self._sinks_of(version)
         if patch := manifest.patch_shards:
-            with ShardFolder(folder, version, "patch") as sink:
-                work = ShardWork(version, patch, sink, self._http, self.relays, self._clock, kind="patch")
-                work.run(wait_seconds=WAIT_SECONDS)
-            sink.complete(patch, self._clock.now())
-        shards = manifest.published_shards
-        with self._sink(version) as sink:
-            self._follow(version, shards, sink)
-            self._work(version, shards, sink).run(wait_seconds=WAIT_SECONDS)
-        sink.complete(shards, self._clock.now())
+            self._pull_kind(version, "patch", patch, sinks.patch)
+        self._pull_kind(version, "shards", manifest.published_shards, sinks.shards)
+        sinks.holding.complete(self._clock.now())
+        self._whole[version] = manifest.manifest_hash
         if self._exchange is not None:
             self._exchange.rest()
+
+    def _pull_kind(self, policy_version: int, kind: Kind, shards: Mapping[int, Shard], folder: ShardFolder) -> None:
+        with folder as sink:
+            self._follow(policy_version, kind, shards.keys() - sink.found(shards), sink)
+            self._work(policy_version, kind, shards, sink).run(wait_seconds=WAIT_SECONDS)
+        sink.clear_but(shards)
 
     def _manifest(self, policy_version: int, promised: str) -> Manifest:
         """From the disk of an earlier process, or an upstream."""
@@ -179,27 +196,30 @@ class Forwarder:
         listing = self._listing(policy_version)
         if listing is None:
             return False
-        with self._sink(policy_version) as sink:
-            missing = {number: one for number, one in listing.shards.items() if sink.here.get(number) != one}
-            ready = self._follow(policy_version, missing, sink)
-            self._work(policy_version, {number: missing[number] for number in ready}, sink).run()
+        with self._sinks_of(policy_version).shards as sink:
+            missing = listing.shards.keys() - sink.found(listing.shards)
+            ready = self._follow(policy_version, "shards", missing, sink)
+            self._work(policy_version, "shards", {number: listing.shards[number] for number in ready}, sink).run()
         self._is_waiting = len(ready) < len(missing)
         return bool(ready)
 
-    def _follow(self, policy_version: int, missing: Mapping[int, Shard], sink: ShardFolder) -> Collection[int]:
+    def _follow(self, policy_version: int, kind: Kind, missing: Collection[int], sink: ShardFolder) -> Collection[int]:
         """Share them out among peers, where there are any; those that somebody would be asked for now."""
         if self._exchange is None:
             return missing
-        self._exchange.follow(policy_version, missing, sink)
+        self._exchange.follow(policy_version, kind, missing, sink)
         return self._exchange.ready()
 
-    def _work(self, policy_version: int, shards: Mapping[int, Shard], sink: ShardFolder) -> ShardWork:
-        return ShardWork(policy_version, shards, sink, self._http, self.relays, self._clock, self._exchange)
+    def _work(self, policy_version: int, kind: Kind, shards: Mapping[int, Shard], sink: ShardFolder) -> ShardWork:
+        return ShardWork(policy_version, shards, sink, self._http, self.relays, self._clock, self._exchange, kind)
 
-    def _sink(self, policy_version: int) -> ShardFolder:
-        """The same one for all looks at a version: it knows what it has hashed."""
+    def _sinks_of(self, policy_version: int) -> _Sinks:
+        """The same ones for all looks at a version: they know what they have hashed."""
         if self._latest is None or self._latest.policy_version != policy_version:
-            self._latest = ShardFolder(self.root / version_path(policy_version), policy_version)
+            folder = self.root / version_path(policy_version)
+            holding = OwnHolding(folder, policy_version)
+            patch = ShardFolder(folder, holding, "patch")
+            self._latest = _Sinks(policy_version, holding, ShardFolder(folder, holding), patch)
         return self._latest
 
     def _listing(self, policy_version: int) -> Listing | None:

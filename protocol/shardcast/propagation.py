@@ -141,7 +141,7 @@ def _asked(http: httpx.Client, url: str, version: int, clock: Clock) -> tuple[in
             raise
         return _asked_of_origin(http, url, version)
     holding = read_holding(data, version)
-    return len(holding.shards), holding.completed_time, True
+    return len(holding.shards) + len(holding.patch), holding.completed_time, True
 
 
 def _asked_of_origin(http: httpx.Client, url: str, version: int) -> tuple[int | None, float | None, bool]:

@@ -1,7 +1,7 @@
 """A relay's shards of one version: plain files, each there whole and checked, or not at all.
 
-In: pieces of shards from many threads. Out: `FOLDER/shards/I`, put there by rename, and the holding, written after it;
-or `FOLDER/patch/I`, of which nothing is said: a patch comes before all else, and in a moment.
+In: pieces of shards from many threads. Out: `FOLDER/shards/I` or `FOLDER/patch/I`, put there by rename, and the
+holding, written after it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from blake3 import blake3
 
 from protocol.canonical import hex0x
 from protocol.shardcast.folder import HASH_BYTES
-from protocol.shardcast.holding import Holding
+from protocol.shardcast.holding import OwnHolding
 from protocol.shardcast.listing import LISTING_FILE
 from protocol.shardcast.manifest import Kind, Shard
 
 
 class ShardFolder:
-    """Example: `with ShardFolder(folder, 3) as sink: ShardWork(3, shards, sink, …).run()`."""
+    """Example: `with ShardFolder(folder, OwnHolding(folder, 3)) as sink: ShardWork(3, shards, sink, …).run()`."""
 
-    def __init__(self, folder: Path, policy_version: int, kind: Kind = "shards") -> None:
-        self._folder, self.policy_version, self._kind = folder, policy_version, kind
+    def __init__(self, folder: Path, holding: OwnHolding, kind: Kind = "shards") -> None:
+        self._folder, self._holding, self._kind = folder, holding, kind
         self._numbers: dict[Shard, int] = {}
         self._lock = threading.Lock()
         self._parts: dict[Shard, int] = {}
@@ -83,8 +83,8 @@ class ShardFolder:
             self._asked = tuple(numbers)
             self._say()
 
-    def complete(self, shards: Mapping[int, Shard], now: float) -> None:
-        """All of these are here, which is said; remove what isn't among them, of an earlier process or a listing."""
+    def clear_but(self, shards: Mapping[int, Shard]) -> None:
+        """All of these are here; remove what isn't among them, of an earlier process or a listing."""
         for path in (self._folder / self._kind).iterdir():
             if not path.name.isdigit() or int(path.name) not in shards:
                 path.unlink()
@@ -92,19 +92,11 @@ class ShardFolder:
             (self._folder / LISTING_FILE).unlink(missing_ok=True)
         with self._lock:
             self.here, self._asked = dict(shards), ()
-            self._say(now)
+            self._say()
 
-    def _say(self, completed_time: float | None = None) -> None:
+    def _say(self) -> None:
         """Under the lock."""
-        if self._kind != "shards":
-            return
-        holding = Holding(
-            policy_version=self.policy_version,
-            shards=tuple(sorted(self.here)),
-            fetching=self._asked,
-            completed_time=completed_time,
-        )
-        holding.write(self._folder)
+        self._holding.tell(self._kind, self.here, self._asked)
 
     def _part(self, shard: Shard) -> int:
         with self._lock:

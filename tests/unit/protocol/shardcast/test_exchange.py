@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import threading
 from collections import Counter
@@ -17,11 +18,12 @@ from protocol.clock import SteadyClock
 from protocol.shardcast.exchange import GREETING_SECONDS, UPSTREAM_IN_FLIGHT, Exchange, Patience
 from protocol.shardcast.file_server import FileServer
 from protocol.shardcast.forwarder import Forwarder
-from protocol.shardcast.holding import Holding
+from protocol.shardcast.holding import HOLDING_FILE, Holding, read_holding
 from protocol.shardcast.line import weights_client
 from protocol.shardcast.manifest import Manifest
 from protocol.shardcast.relays import Lie, Relays
 from protocol.shardcast.work import Outcome
+from tests.unit.protocol.shardcast.chain_world import run_of
 from tests.unit.protocol.shardcast.relay_world import Asked, published, relay, release_of, send
 from tests.unit.protocol.shardcast.test_forwarder import Announced, cut_off, go_on, shards_in
 
@@ -83,6 +85,12 @@ def wait_for(found: Sequence[Site], version: int) -> None:
         threading.Event().wait(0.02)
 
 
+def num_held(root: Path, version: int) -> int:
+    """Shards that a relay says it has."""
+    file = root / "versions" / str(version) / HOLDING_FILE
+    return len(read_holding(file.read_bytes(), version).shards) if file.exists() else 0
+
+
 def shares(origin: Asked) -> Counter[str]:
     return Counter(origin.shards)
 
@@ -115,7 +123,7 @@ def test_what_is_being_written_is_shared_out_as_well(tmp_path: Path, announced: 
     cut_off(tmp_path, second, 25)
     with relay(tmp_path / "origin") as origin, sites(tmp_path, announced, origin.url) as found:
         wait_for(found, 0)
-        while any(len(shards_in(site.root, 1)) < 25 for site in found):
+        while any(num_held(site.root, 1) < 25 for site in found):
             threading.Event().wait(0.02)
         go_on(tmp_path, second)
         announced.release = release_of(second)
@@ -246,7 +254,7 @@ def alone(clock: Hands, own: str = OWN, members: Sequence[str] = (OWN, OTHER, TH
 def follow(exchange: Exchange, num_shards: int = 60) -> Said:
     said = Said()
     exchange._watched.update((OWN, OTHER, THIRD))  # nobody to ask: no thread is started
-    exchange.follow(3, range(num_shards), said)
+    exchange.follow(3, "shards", range(num_shards), said)
     for url in exchange._peers:
         heard(exchange, url)
     return said
@@ -311,7 +319,7 @@ def test_who_is_idle_asks_for_what_others_are_slow_to_bring_from_its_far_end(clo
 def test_nothing_is_asked_of_the_origin_before_peers_have_said_what_they_have(clock: Hands) -> None:
     exchange = alone(clock)
     exchange._watched.update((OTHER, THIRD))
-    exchange.follow(3, range(60), Said())
+    exchange.follow(3, "shards", range(60), Said())
     assert exchange.ready() == set()
     heard(exchange, OTHER, range(20))
     assert exchange.ready() == set(range(20))
@@ -383,8 +391,57 @@ def test_a_peer_that_was_dead_is_not_waited_for_at_the_next_version(clock: Hands
     exchange._lost(OTHER)
     exchange.rest()
     clock.time += 100.0
-    exchange.follow(4, range(60), Said())
+    exchange.follow(4, "shards", range(60), Said())
     clock.time += GREETING_SECONDS
     assert len(exchange.ready()) == 60
     exchange._heard(OTHER, Holding(policy_version=4, shards=()))
     assert len(exchange.ready()) < 60
+
+
+def test_a_patch_is_shared_out_as_well_and_what_peers_have_is_known_by_kind(clock: Hands) -> None:
+    exchange = alone(clock, members=(OWN, OTHER))
+    follow(exchange)
+    own = exchange.ready()
+    exchange._heard(OTHER, Holding(policy_version=3, shards=(1, 2), patch=(0,), patch_fetching=(1,)))
+    assert exchange.take(1, ()) == [OTHER]
+    exchange.follow(3, "patch", range(60), Said())
+    assert exchange.ready() != own, "another share"
+    assert exchange.take(0, ()) == [OTHER] and exchange.take(1, ()) == ()
+
+
+def test_patches_come_from_the_origin_once(tmp_path: Path, announced: Announced) -> None:
+    run = run_of(tmp_path, 3, snapshot_every=4)
+    with relay(run.origin) as origin, sites(tmp_path, announced, origin.url) as found:
+        announced.release = release_of(run.manifests[2])
+        wait_for(found, 2)
+        sent = Counter(path for path, _ in origin.requests if not path.endswith(".json"))
+    assert any("/patch/" in path for path in sent) and sent.total() <= 1.1 * len(sent)
+    for site in found:
+        for version, manifest in enumerate(run.manifests):
+            folders = [root / "versions" / str(version) for root in (site.root, run.origin)]
+            for kind, shards in (("patch", manifest.patch_shards), ("shards", manifest.published_shards)):
+                for number in shards:
+                    one, other = (folder / kind / str(number) for folder in folders)
+                    assert one.read_bytes() == other.read_bytes()
+
+
+def test_who_comes_back_with_a_part_takes_over_what_it_lacks(tmp_path: Path, announced: Announced) -> None:
+    """The last shards of a silent peer's share are here: it is the others of that share that are asked for."""
+    manifest = published(tmp_path)
+    announced.release = release_of(manifest)
+    kept = tmp_path / "relay0/versions/0/shards"
+    kept.mkdir(parents=True)
+    for number in range(20, len(manifest.shards)):
+        shutil.copy(tmp_path / f"origin/versions/0/shards/{number}", kept)
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        patience = Patience(silent=600.0, idle=0.2, claim=600.0, poll=0.02, answer=0.5)
+        with (
+            relay(tmp_path / "origin") as origin,
+            sites(tmp_path, announced, origin.url, 1, [url], patience) as found,
+        ):
+            wait_for(found, 0)
+    assert sorted(map(int, origin.shards)) == list(range(20))
+    assert shards_in(found[0].root, 0) == shards_in(tmp_path / "origin", 0)

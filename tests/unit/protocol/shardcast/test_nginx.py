@@ -67,4 +67,4 @@ def test_a_client_takes_a_version_from_nginx(tmp_path: Path) -> None:
 
 def test_the_configuration_names_what_relays_write() -> None:
     """Without an nginx, at least the paths are those of a version."""
-    assert r"shards/[0-9]+|manifest\.json|shards\.json|here\.json" in CONF.read_text()
+    assert r"(shards|patch)/[0-9]+|manifest\.json|shards\.json|here\.json" in CONF.read_text()
