@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verifier": ("verifier.commands:app", "Check submissions for credits."),
     "trainer": ("trainer.commands:app", "Take optimizer steps and broadcast weights."),
     "coordinator": ("coordinator.commands:app", "Lease tasks, take submissions, keep the log."),
+    "environments": ("protocol.environments.commands:app", "List environments, show their problems, try answers."),
     "shardcast": ("protocol.shardcast.commands:app", "Publish, serve, forward, fetch and patch policy versions."),
     "chain": ("protocol.chain.commands:app", "Deploy the contracts, look at them, get credits on a test chain."),
     "audit": ("verifier.audit.commands:app", "Check the history: submissions, money, the log."),

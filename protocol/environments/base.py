@@ -230,7 +230,10 @@ class Environment(ABC):
 
     def judge(self, problem: Problem, completion: Sequence[int]) -> Judgement:
         """The task reward, with what else an honest worker may claim."""
-        judgement = self.judge_text(problem, self.tokenizer.decode(completion))
+        return self.reward_of(self.judge_text(problem, self.tokenizer.decode(completion)))
+
+    def reward_of(self, judgement: Judgement) -> Judgement:
+        """What a judgement of the text is worth by the configuration: with `pass`, only a score of exactly 1."""
         if self.config.reward == "score":
             return judgement
         other = None if judgement.other is None else float(judgement.other == PASS_REWARD)

@@ -25,6 +25,17 @@ from protocol.tokenizer import Tokenizer
 DATASET_SIZE = 2**31
 """Bounds the index only; items are made when asked for."""
 
+COMPOSITE = "composite"
+
+UNSTABLE = frozenset({"isomorphic_strings", "knight_swap", "ransom_note", "word_ladder"})
+"""Datasets whose items depend on the process's hash seed: a verifier would ask something else than a worker was asked.
+Found by comparing processes; tests/unit/protocol/environments/test_other_processes.py does it for all others."""
+
+LISTED = frozenset({"acre", "gsm_symbolic", "list_functions"})
+"""Datasets that draw all their items, or what they are made of, when they are created: they are as large as the
+training problems and `LISTED_HELD_BACK` more."""
+LISTED_HELD_BACK = 2_048
+
 MOST_SEEN = 20_000
 """Problems in a row without a new question, after which none is expected any more."""
 
@@ -45,7 +56,7 @@ class ReasoningGymConfig(EnvironmentConfig):
     seed: int = Field(default=0, ge=0, lt=2**31)
     num_problems: int = Field(default=32_768, ge=1, lt=DATASET_SIZE)
     held_back_start: int = Field(default=2**24, ge=0, lt=DATASET_SIZE)
-    """First index of the held-back range; it must lie past the training problems."""
+    """First index of the held-back range; it must lie past the training problems. `LISTED` datasets have it there."""
 
 
 class ReasoningGym(Environment):
@@ -60,7 +71,10 @@ class ReasoningGym(Environment):
                 "held-back problems would be trained on",
                 f"held_back_start {config.held_back_start} < num_problems {config.num_problems}",
             )
-        self._dataset, self._version = _create_dataset(config)
+        is_listed = bool({config.dataset, *_part_names(config)} & LISTED)
+        self._size = config.num_problems + LISTED_HELD_BACK if is_listed else DATASET_SIZE
+        self._held_back_start = config.num_problems if is_listed else config.held_back_start
+        self._dataset, self._version = _create_dataset(config, self._size)
 
     @property
     def num_problems(self) -> int:
@@ -78,21 +92,26 @@ class ReasoningGym(Environment):
         """
         seen = {self._problem(index).question for index in range(self.num_problems)}
         problems: list[Problem] = []
-        newest = index = self.config.held_back_start
+        newest = index = self._held_back_start
         while len(problems) < count:
+            if index - newest >= MOST_SEEN or index >= self._size:
+                raise self._too_few(len(problems), count)
             problem = self._problem(index)
             index += 1
             if problem.question not in seen:
                 seen.add(problem.question)
                 problems.append(problem)
                 newest = index
-            elif index - newest >= MOST_SEEN:
-                raise ConfigError(
-                    f"{self.config.dataset} hasn't got so many held-back problems",
-                    f"{len(problems)} of {count} were found, the last {MOST_SEEN:,} asked what is asked already",
-                    f"set num_problems below {self.num_problems}, make the dataset harder, or hold back fewer",
-                )
         return problems
+
+    def _too_few(self, found: int, count: int) -> ConfigError:
+        return ConfigError(
+            f"{self.config.dataset} hasn't got so many held-back problems",
+            f"{found} of {count} were found, the last {MOST_SEEN:,} asked what is asked already"
+            if self._size == DATASET_SIZE
+            else f"{found} of {count} were found among {LISTED_HELD_BACK:,}: the dataset lists its items",
+            f"set num_problems below {self.num_problems}, make the dataset harder, or hold back fewer",
+        )
 
     def difficulty(self, problem: Problem) -> dict[str, float]:
         """What the dataset varies with its difficulty, as far as it says the value of each problem."""
@@ -103,7 +122,8 @@ class ReasoningGym(Environment):
     def _problem(self, index: int) -> Problem:
         entry = self._dataset[index]
         name = self.config.dataset
-        return Problem(index, f"{name}:{index}", f"reasoning_gym/{name}", entry["question"], entry)
+        source = entry["metadata"]["source_dataset"] if name == COMPOSITE else name
+        return Problem(index, f"{name}:{index}", f"reasoning_gym/{source}", entry["question"], entry)
 
     def _score(self, problem: Problem, answer: str | None) -> float:
         try:
@@ -130,28 +150,50 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _create_dataset(config: ReasoningGymConfig) -> tuple[Any, str]:
+def _create_dataset(config: ReasoningGymConfig, size: int) -> tuple[Any, str]:
     """The package's dataset object and the package's version."""
-    _refuse_answers_that_run(config)
+    _refuse_unfit(config)
     try:
         import reasoning_gym
     except ImportError as error:
         todo = "pip install 'proofpool[environments]'"
         raise ConfigError("the environment needs the reasoning_gym package", str(error), todo) from error
     try:
-        dataset = reasoning_gym.create_dataset(config.dataset, seed=config.seed, size=DATASET_SIZE, **config.parameters)
-    except (AssertionError, TypeError, ValueError) as error:
+        parameters = _with_parts(config.parameters) if config.dataset == COMPOSITE else config.parameters
+        dataset = reasoning_gym.create_dataset(config.dataset, seed=config.seed, size=size, **parameters)
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"reasoning_gym can't make {config.dataset!r}", str(error)) from error
     return dataset, version("reasoning_gym")  # the module's own __version__ lags behind
 
 
-def _refuse_answers_that_run(config: ReasoningGymConfig) -> None:
-    """Raises ConfigError for a dataset in `RUNS_ANSWERS`, by itself or as part of a composite."""
-    parts = config.parameters.get("datasets", ())
-    names = {config.dataset, *(str(part.get("name")) for part in parts if isinstance(part, dict))}
+def _refuse_unfit(config: ReasoningGymConfig) -> None:
+    """Raises ConfigError for a dataset that is unstable or runs answers, by itself or as part of a composite."""
+    names = {config.dataset, *_part_names(config)}
+    if COMPOSITE in _part_names(config):
+        raise ConfigError("a composite is no part of a composite", "name its parts instead")
+    if found := sorted(names & UNSTABLE):
+        raise ConfigError(
+            f"reasoning_gym's {found[0]} isn't the same in every process",
+            "its items depend on Python's hash seed, which each process draws",
+            "choose another dataset",
+        )
     if found := sorted(names & RUNS_ANSWERS):
         raise ConfigError(
             f"reasoning_gym's {found[0]} runs answers as code",
             "its scorer evaluates the text that a worker sends",
             "choose a dataset whose scorer compares text",
         )
+
+
+def _with_parts(parameters: dict[str, Any]) -> dict[str, Any]:
+    """A composite's parts as the package wants them. Raises TypeError where a part isn't `{name, weight, config}`."""
+    from reasoning_gym.composite import DatasetSpec
+
+    parts = [DatasetSpec(**{"weight": 1, "config": {}, **part}) for part in parameters.get("datasets", ())]
+    return {**parameters, "datasets": parts}
+
+
+def _part_names(config: ReasoningGymConfig) -> set[str]:
+    """What a composite is made of."""
+    parts = config.parameters.get("datasets", ())
+    return {str(part.get("name")) for part in parts if isinstance(part, dict)}

@@ -29,7 +29,14 @@ BUILT_IN = {
 
 
 def environment_names() -> list[str]:
-    return sorted({*BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))})
+    return list(environment_packages())
+
+
+def environment_packages() -> dict[str, str]:
+    """Name to the distribution that brings it, names in order."""
+    points = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    brought = {name: point.dist.name if point.dist else point.value for name, point in points.items()}
+    return dict(sorted({**brought, **dict.fromkeys(BUILT_IN, "proofpool")}.items()))
 
 
 def load_environment(name: str, config: dict[str, Any], tokenizer: Tokenizer) -> Environment:

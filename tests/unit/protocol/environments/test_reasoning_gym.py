@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from protocol.environments import packages
 from protocol.environments.base import Problem
-from protocol.environments.reasoning_gym import RUNS_ANSWERS, ReasoningGym, load
+from protocol.environments.reasoning_gym import LISTED, RUNS_ANSWERS, UNSTABLE, ReasoningGym, load
 from protocol.errors import ConfigError, UsageError
 from protocol.tokenizer import Tokenizer
 from testnet.base_model.vocabulary import EOS_ID, make_tokenizer
@@ -268,3 +268,62 @@ def test_an_answer_that_a_scorer_cant_judge_is_worth_nothing(
     environment = make_environment(reward="score")
     monkeypatch.setattr(environment._dataset, "score_answer", Mock(side_effect=[score]))
     assert environment.reward(environment.problem(0), [5, 6]) == 0.0
+
+
+PARTS = [
+    {"name": "chain_sum", "weight": 2, "config": {"max_terms": 3}},
+    {"name": "gcd"},
+    {"name": "letter_counting", "weight": 1},
+]
+
+
+def test_a_composite_asks_all_of_its_parts(make_environment: MakeEnvironment) -> None:
+    environment = make_environment(dataset="composite", parameters={"datasets": PARTS}, answer_marker="")
+    problems = [environment.problem(index) for index in range(60)]
+    assert {problem.task_type for problem in problems} == {
+        "reasoning_gym/chain_sum",
+        "reasoning_gym/gcd",
+        "reasoning_gym/letter_counting",
+    }
+    assert problems[3].problem_id == "composite:3"
+    for problem in problems:
+        assert environment.score(problem, problem.entry["answer"]) == 1.0
+        assert environment.score(problem, problem.entry["answer"] + "1") < 1.0
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([{"name": "composite", "config": {"datasets": PARTS}}], "no part of a composite"),
+        ([{"name": "no_such"}], "can't make 'composite'"),
+        ([{"weight": 1}], "can't make 'composite'"),
+        ([{"name": "gcd", "no_such": 1}], "can't make 'composite'"),
+        ([{"name": "gcd", "weight": -1}], "can't make 'composite'"),
+        ([], "can't make 'composite'"),
+        (["gcd"], "can't make 'composite'"),
+    ],
+)
+def test_a_composite_of_what_there_isnt_is_refused(
+    make_environment: MakeEnvironment, parts: list[Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_environment(dataset="composite", parameters={"datasets": parts})
+
+
+def test_a_dataset_that_differs_between_processes_is_refused(make_environment: MakeEnvironment) -> None:
+    for name in UNSTABLE:
+        with pytest.raises(ConfigError, match="isn't the same in every process"):
+            make_environment(dataset=name, parameters={})
+    with pytest.raises(ConfigError, match="ransom_note"):
+        make_environment(dataset="composite", parameters={"datasets": [*PARTS, {"name": "ransom_note"}]})
+
+
+@pytest.mark.parametrize("dataset", sorted(LISTED - {"acre"}))
+def test_a_dataset_that_lists_its_items_holds_some_back(make_environment: MakeEnvironment, dataset: str) -> None:
+    environment = make_environment(dataset=dataset, parameters={}, num_problems=30)
+    trained = {environment.problem(index).question for index in range(30)}
+    held_back = environment.held_back(20)
+    assert not trained & {problem.question for problem in held_back}
+    with pytest.raises(ConfigError, match="held-back") as error:
+        environment.held_back(3_000)
+    assert "lists its items" in error.value.why
