@@ -23,8 +23,15 @@ ALLOW_NAMESPACES = (
     " in a container: --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
 )
 USER, NOBODY = "1000", "65534"
-ENVIRONMENT = {"LD_LIBRARY_PATH": f"{ROOM}/lib", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "HOME": "/tmp", "TZ": "UTC"}
-"""All that a program finds. Without a fixed hash seed sets would be in another order each time."""
+ENVIRONMENT = {
+    "LD_LIBRARY_PATH": f"{ROOM}/lib",
+    "PYTHONHASHSEED": "0",  # else sets are in another order each time
+    "PYTHONUTF8": "1",
+    "MALLOC_ARENA_MAX": "1",  # else threads take address space by the number of processors
+    "HOME": "/tmp",
+    "TZ": "UTC",
+}
+"""All that a program finds."""
 DEVICES = (("/dev/null", "/dev/null"), ("/dev/zero", "/dev/zero"), ("/dev/zero", "/dev/urandom"))
 """Random bytes are zeros, so that an answer that draws does the same on worker and verifier."""
 

@@ -9,6 +9,7 @@ In, on descriptor `sys.argv[1]`: one JSON document {"code", "call": null or {"na
 
 from __future__ import annotations
 
+import _thread
 import bisect
 import collections
 import functools
@@ -29,7 +30,7 @@ if TYPE_CHECKING:  # `typing` takes milliseconds that most answers don't need
     from typing import Any
 
 READY = b"R"
-STACK_BYTES = 64 << 20
+STACK_BYTES, THREAD_STACK_BYTES = 64 << 20, 8 << 20
 
 
 def main() -> None:
@@ -44,6 +45,7 @@ def main() -> None:
     job = json.loads(content)
     del content
     _limit(job["limits"])
+    _thread.stack_size(THREAD_STACK_BYTES)
     random.seed(0)
     sys.set_int_max_str_digits(0)
     sys.argv[:] = ["answer.py"]
