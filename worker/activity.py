@@ -59,6 +59,8 @@ class WorkerState(_Shape):
     pool_id: int | None
     loaded_version: int | None
     fetched_version: int | None
+    num_taken: dict[Literal["load", "patches"], int]
+    """Policy versions that the engine took, by the way."""
     waiting: tuple[Obstacle, ...]
     waited_seconds: dict[str, float]
     num_tasks: dict[Literal["leased", "generated", "expired", "returned"], int]
@@ -84,6 +86,7 @@ class Activity:
         self._waiting: dict[str, Obstacle] = {}
         self._waited: dict[str, float] = {}
         self._tasks: Counter[str] = Counter({"leased": 0, "generated": 0, "expired": 0, "returned": 0})
+        self._taken: Counter[str] = Counter({"load": 0, "patches": 0})
         self._refused: Counter[str] = Counter()
         self._num_received = self._num_tokens = 0
         self._recent: deque[tuple[float, int]] = deque()
@@ -119,6 +122,7 @@ class Activity:
                 progress_time=self._progress_time + shift,
                 waiting=tuple(_dated(one, shift) for one in self._waiting.values()),
                 waited_seconds=waited,
+                num_taken=dict(self._taken),
                 num_tasks=dict(self._tasks),
                 num_received=self._num_received,
                 num_refused=dict(self._refused),
@@ -145,6 +149,10 @@ class Activity:
 
     def _joined(self, fields: Mapping[str, Any], now: float) -> None:
         self._values |= {"phase": "working", "node": fields.get("node"), "pool_id": fields.get("pool_id")}
+
+    def _loaded(self, fields: Mapping[str, Any], now: float) -> None:
+        self._values["loaded_version"] = fields["policy_version"]
+        self._taken[str(fields["way"])] += 1
 
     def _phase(self, phase: Phase) -> None:
         self._values["phase"] = phase
@@ -196,5 +204,5 @@ _NOTES: dict[str, Any] = {
     "submission.received": Activity._received,
     "submission.refused": Activity._was_refused,
     "weights.fetched": lambda activity, fields, now: activity._values.update(fetched_version=fields["policy_version"]),
-    "weights.loaded": lambda activity, fields, now: activity._values.update(loaded_version=fields["policy_version"]),
+    "weights.loaded": Activity._loaded,
 }

@@ -24,6 +24,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from pathlib import Path
 
 from protocol.clock import Clock
 from protocol.engines.base import Completion, LiveEngine, Request
@@ -179,12 +180,35 @@ class Worker:
         return work
 
     def load_weights(self, policy_version: int) -> None:
-        """Have the engine take a policy version, unless it has it."""
+        """Have the engine take a policy version, unless it has it: by patches in place, or else whole."""
         if self._loaded_version != policy_version:
-            self.engine.load(self.weights.fetch(policy_version))
+            folder, started = self.weights.fetch(policy_version), self._clock.now()
+            num_patches = self._patch(policy_version, folder)
+            if not num_patches:
+                self._loaded_version = None  # what is left of a load that fails is no version
+                self.engine.load(folder)
             self._loaded_version = policy_version
             self.weights.prune(in_use=policy_version)
-            get_logger().info("weights.loaded", policy_version=policy_version)
+            get_logger().info(
+                "weights.loaded",
+                policy_version=policy_version,
+                way="patches" if num_patches else "load",
+                num_patches=num_patches,
+                seconds=round(self._clock.now() - started, 3),
+            )
+
+    def _patch(self, policy_version: int, folder: Path) -> int:
+        """By how many patches the engine became the version; 0 where it has to be loaded."""
+        if self._loaded_version is None:
+            return 0
+        try:
+            patches = self.weights.patches(self._loaded_version, policy_version)
+            if patches:
+                self.engine.apply(patches, folder)
+        except (ProofpoolError, OSError) as error:
+            get_logger().warning("weights.not_patched", policy_version=policy_version, why=str(error))
+            return 0
+        return len(patches)
 
     def board(self, work: Work) -> None:
         """Give the engine a task's requests, beside those of others of its policy version.

@@ -31,6 +31,12 @@ METRICS = (
     MetricSpec(
         "weights_version", "gauge", "Newest policy version: in the engine (loaded), on disk (here).", ("place",)
     ),
+    MetricSpec(
+        "weights_taken",
+        "counter",
+        "Policy versions that the engine took: whole (load), or by patches in place.",
+        ("way",),
+    ),
     MetricSpec("weights_lag_versions", "gauge", "Policy versions of the pool that aren't here yet."),
     MetricSpec("outbox_pending", "gauge", "Submissions on disk that wait for an answer."),
     MetricSpec("leases_open", "gauge", "Tasks that are leased and not handed in."),
@@ -73,6 +79,7 @@ def _of_process(state: WorkerState) -> dict[str, Values]:
         "info": {identity: 1},
         "start_time_seconds": {(): state.started_time},
         "progress_time_seconds": {(): state.progress_time},
+        "weights_taken": {(way,): number for way, number in state.num_taken.items()},
         "tasks": {(event,): number for event, number in state.num_tasks.items()},
         "submissions_received": {(): state.num_received},
         "submissions_refused": _by_one(state.num_refused),

@@ -19,8 +19,10 @@ import httpx
 from protocol.clock import Clock
 from protocol.errors import ProofpoolError, VerificationFailed
 from protocol.shardcast.client import fetch
-from protocol.shardcast.folder import version_folder
+from protocol.shardcast.folder import patches_of, version_folder
+from protocol.shardcast.patch_file import read_header
 from protocol.telemetry import get_logger
+from protocol.weights_parts import WEIGHTS_FILE
 from protocol.wire import WeightsRelease
 from worker.bounds import Bounds, OutOfRoom
 from worker.membership import Membership
@@ -74,6 +76,23 @@ class Weights:
                 fetch(self._http, urls, self._release(policy_version), self._folder)
                 self._checked.add(policy_version)
         return folder
+
+    def patches(self, held: int, policy_version: int) -> tuple[Path, ...]:
+        """The patches that lead from an earlier version to one that is here, in order; none where none do.
+
+        They are those that versions were fetched by. Raises MalformedFile for a damaged one.
+        """
+        steps: dict[int, tuple[int, Path]] = {}
+        for version in range(held + 1, policy_version + 1):
+            for path in patches_of(self._folder, version):
+                header = read_header(path)
+                if path.name == WEIGHTS_FILE and header.base_version < header.policy_version:
+                    steps[header.policy_version] = header.base_version, path
+        chain, at = list[Path](), policy_version
+        while at > held and at in steps:
+            at, path = steps[at]
+            chain.append(path)
+        return tuple(reversed(chain)) if at == held else ()
 
     def prune(self, in_use: int) -> None:
         """Delete all but the newest versions and the one in use, and what was never fetched to its end before it."""

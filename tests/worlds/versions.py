@@ -5,7 +5,7 @@ In: a configuration, weights. Out: folders as a worker has them, and patch files
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -28,12 +28,13 @@ class Versions:
         num_versions: int = 4,
         share: float = CHANGED_SHARE,
         seed: int = 0,
+        companions: Sequence[Path] = (),
     ) -> None:
         self.home = home
         self.config = config
         self._source, current = torch.Generator().manual_seed(seed), dict(weights)
         for number in range(num_versions):
-            save_checkpoint(self.folder(number), config, current)
+            save_checkpoint(self.folder(number), config, current, companions)
             current = {name: self._changed(tensor, share) for name, tensor in current.items()}
         for number in range(num_versions - 1):
             self._diff(number, number + 1)

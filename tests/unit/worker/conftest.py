@@ -19,14 +19,14 @@ from protocol import api
 from protocol.canonical import hex0x, sha256
 from protocol.chain.pool import PoolRecord, VersionRecord
 from protocol.client import ENVELOPE_HEADER, CoordinatorClient
-from protocol.engines.base import Engine
+from protocol.engines.base import LiveEngine
 from protocol.engines.torch import TorchEngine
 from protocol.environments.registry import load_environment
 from protocol.fate import Fate
 from protocol.reasons import RejectReason
 from protocol.rollouts import Rollout, content_hash, read_rollouts
 from protocol.rules import Rules
-from protocol.shardcast.origin import publish
+from protocol.shardcast.origin import Base, own_manifest, publish
 from protocol.signing import Signer, SigningDomain
 from protocol.tokenizer import Tokenizer
 from protocol.trace import Trace, TraceStage
@@ -165,9 +165,11 @@ class FakePool:
     receipt_for: str = ""
     include_by_epoch: int = 1
 
-    def publish(self, folder: Path, policy_version: int) -> None:
-        """A new version: on the origin, on chain, announced."""
-        manifest_hash = publish(folder, self.origin, POOL_ID, policy_version, shard_bytes=100_000).manifest_hash
+    def publish(self, folder: Path, policy_version: int, before: Path | None = None) -> None:
+        """A new version: on the origin, on chain, announced; with a patch if the folder `before` it is given."""
+        base = Base(before, own_manifest(self.origin, policy_version - 1)) if before is not None else None
+        manifest = publish(folder, self.origin, POOL_ID, policy_version, shard_bytes=100_000, base=base)
+        manifest_hash = manifest.manifest_hash
         release = WeightsRelease(pool_id=POOL_ID, policy_version=policy_version, manifest_hash=manifest_hash)
         self.releases[policy_version] = Signed[WeightsRelease].by(self.trainer, release, self.domain)
         self.chain.versions[policy_version] = VersionRecord(
@@ -472,7 +474,7 @@ def make_worker(pool: FakePool, tmp_path: Path, opened: list[WorkerFolder]) -> C
     def make(
         shape: type[Worker] = Worker,
         clock: StillClock | None = None,
-        engine: Engine | None = None,
+        engine: LiveEngine | None = None,
         follow: bool = True,
         bounds: Bounds | None = None,
     ) -> Worker:

@@ -39,7 +39,7 @@ def logged(activity: Activity) -> Iterator[io.StringIO]:
 def test_the_log_is_what_is_counted(activity: Activity, clock: StillClock, logged: io.StringIO) -> None:
     log = get_logger()
     log.info("worker.started", node="0x" + "11" * 20, pool_id=3)
-    log.info("weights.loaded", policy_version=4)
+    log.info("weights.loaded", policy_version=4, way="patches", num_patches=1, seconds=0.1)
     log.info("task.leased", policy_version=4, counter=0, deadline=9)
     clock.time += 10
     log.info("task.generated", counter=0, num_units=500, seconds=9.0, reward_mean=0.5)
@@ -47,6 +47,7 @@ def test_the_log_is_what_is_counted(activity: Activity, clock: StillClock, logge
     log.error("submission.refused", submission_id="0x" + "33" * 32, counter=1, reason="duplicate", detail="")
     found = activity.state()
     assert (found.phase, found.pool_id, found.loaded_version, found.num_tokens) == ("working", 3, 4, 500)
+    assert found.num_taken == {"load": 0, "patches": 1}
     assert found.tokens_per_second == 50.0
     assert (found.num_tasks["leased"], found.num_received, found.num_refused) == (1, 1, {"duplicate": 1})
     assert found.last_submission_id == "0x" + "33" * 32
