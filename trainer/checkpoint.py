@@ -40,13 +40,15 @@ from trainer.batch_file import BatchFile
 from trainer.learner import Learner
 from trainer.policy import whole
 from trainer.ranks import Ranks, losing_ranks
-from trainer.step_record import Arithmetic, StateHash, StepRecord, hashing, names_of, weights_hash
+from trainer.step_record import Arithmetic, StateHash, StepRecord, hashing, names_of, state_hash, weights_hash
 
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
 RECORD_FILE = "step.json"
 VERSION = re.compile("0|[1-9][0-9]*")
 """Names of checkpoints' folders; others, such as `7.aside`, are somebody's own."""
 PUBLISHED_RECORD_FILE = "training.json"
+
+TAKE_AGAIN = "move its folder away: the step is taken again from the checkpoint before, with the same batch"
 
 Start = Literal["newest", "anew"] | Annotated[int, Field(ge=0)]
 """Where a run starts: at the newest checkpoint or, without one, at the base model; only there; at a policy version."""
@@ -193,6 +195,19 @@ class CheckpointStore:
                 raise
             raise _damaged(checkpoint.folder, error) from error
 
+    def resume(self, checkpoint: Checkpoint, learner: Learner) -> None:
+        """`restore`, and hold the state against the record: all ranks together.
+
+        Raises ProofpoolError where a value isn't the saved one: what is learnt from it couldn't be accounted for.
+        """
+        self.restore(checkpoint, learner)
+        if state_hash(learner) != checkpoint.record.state:
+            raise ProofpoolError(
+                "a checkpoint holds another state than was saved",
+                f"{checkpoint.folder / 'state'}: its values don't have the hashes in {RECORD_FILE}",
+                TAKE_AGAIN,
+            )
+
     def versions(self) -> Sequence[int]:
         """Of whole checkpoints, oldest first."""
         folders = self.root.iterdir() if self.root.is_dir() else ()
@@ -307,5 +322,5 @@ def _damaged(folder: Path, error: BaseException) -> ProofpoolError:
     return ProofpoolError(
         "a checkpoint can't be read",
         f"{folder}: {type(error).__name__}",
-        "move its folder away: the step is taken again from the checkpoint before, with the same batch",
+        TAKE_AGAIN,
     )

@@ -68,7 +68,7 @@ class Crew:
         """Go on from where `checkpoint` was saved."""
         with losing_ranks():
             self.learner.ranks.tell(Restore(checkpoint))
-            self.checkpoints.restore(checkpoint, self.learner)
+            self.checkpoints.resume(checkpoint, self.learner)
 
     def follow(self) -> None:
         """Every rank but the first: do as it does, until it parts. Raises RankLost where it is gone."""
@@ -84,6 +84,6 @@ class Crew:
             case Save(policy_version, before):
                 self.checkpoints.save(self.learner, policy_version, None, self.base, before)
             case Restore(checkpoint):
-                self.checkpoints.restore(checkpoint, self.learner)
+                self.checkpoints.resume(checkpoint, self.learner)
             case _:
                 raise ProofpoolError("the first rank gave an order of another version of proofpool", repr(order)[:100])

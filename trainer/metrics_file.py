@@ -59,7 +59,11 @@ class MetricsFile:
         return line
 
     def _unreadable(self, number: int, why: str) -> UsageError:
-        return UsageError("a metrics file can't be read", f"{self.path}, line {number}: {why}", "name another file")
+        return UsageError(
+            "a metrics file can't be read",
+            f"{self.path}, line {number}: {why}",
+            "take that line away, or name another file",
+        )
 
     def _drop_torn_line(self) -> None:
         if not self.path.exists():

@@ -135,14 +135,17 @@ def write_deployment(file: Path, deployment: Deployment) -> None:
     write_atomically(file, deployment.model_dump_json(indent=2).encode() + b"\n")
 
 
+WRITTEN_BY = "`proofpool chain deploy` writes one; that of a data folder may be moved away, and is then written anew"
+
+
 def read_deployment(file: Path) -> Deployment:
     """Raises ConfigError."""
     try:
         return Deployment.model_validate_json(file.read_bytes())
     except OSError as error:
         why = f"{file}: {error.strerror}"
-        raise ConfigError("a deployment file can't be read", why, "`proofpool chain deploy` writes one") from error
+        raise ConfigError("a deployment file can't be read", why, WRITTEN_BY) from error
     except ValidationError as error:
         first = error.errors()[0]
         why = f"{file}: {first['msg']} at `{'.'.join(map(str, first['loc']))}`"
-        raise ConfigError("this is no deployment file", why, "`proofpool chain deploy` writes one") from error
+        raise ConfigError("this is no deployment file", why, WRITTEN_BY) from error

@@ -144,7 +144,7 @@ def _again(checkpoint: Path, root: Path, pool_id: int, policy_version: int, shar
         raise ProofpoolError(
             "a policy version can't be published twice with other content",
             str(folder),
-            "publish it under a new version",
+            "publish it under a new version; where it is a trainer's checkpoint, that is damaged: move its folder away",
         )
     (folder / LISTING_FILE).unlink(missing_ok=True)
     return manifest

@@ -130,6 +130,26 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_resumes(
     store.restore(newest(store), learner)
 
 
+def test_a_state_with_another_value_than_was_saved_isnt_gone_on_from(
+    make_learner: MakeLearner, batch: TrainingBatch, store: CheckpointStore, tmp_path: Path
+) -> None:
+    learner = make_learner()
+    store.save(learner, 0, None, tmp_path)
+    learner.learn(batch, 0)
+    checkpoint = store.save(learner, 1, None, tmp_path)
+    store.resume(checkpoint, make_learner())
+    file = next((checkpoint.folder / "state").glob("*.distcp"))
+    data = bytearray(file.read_bytes())
+    place = data.index(learner.state()["exp_avg.model.norm.weight"].numpy().tobytes())
+    data[place + 1] ^= 1
+    file.write_bytes(bytes(data))
+    with pytest.raises(ProofpoolError, match="another state than was saved") as found:
+        store.resume(newest(store), make_learner())
+    assert str(checkpoint.folder) in found.value.why and "checkpoint before" in found.value.todo
+    checkpoint.folder.rename(tmp_path / "away")
+    store.resume(newest(store), make_learner())
+
+
 def test_the_record_is_published_with_the_weights_and_says_what_they_were_made_of(
     make_learner: MakeLearner, batch: TrainingBatch, batch_file: BatchFile, store: CheckpointStore, tmp_path: Path
 ) -> None:
