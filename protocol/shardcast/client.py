@@ -87,8 +87,8 @@ def fetch(
     """The folder with all files of the released version, as they were published: each byte is checked.
 
     `progress` counts the bytes of the way that is taken.
-    `wait_seconds`: how long to wait, without any progress, for shards that relays haven't got yet: they may be
-    forwarding a version while it is written. `deadline_seconds`: for the whole; None leaves it to the least rate of
+    `wait_seconds`: how long to wait, without any progress, for what relays haven't got yet: they may be forwarding a
+    version while it is written. `deadline_seconds`: for the whole; None leaves it to the least rate of
     each answer.
     Raises Unreachable when no server answers, ShardCorrupt when none has the right bytes, VerificationFailed where the
     trainer's own patch is wrong and nothing else is published, and OSError where the disk is full.
@@ -120,7 +120,8 @@ class _Errand:
 
     def run(self) -> Fetched:
         """By the cheapest way, or the next one where it comes to nothing."""
-        manifest = self.ask(self.release.policy_version, self.release.manifest_hash)
+        patience = self.wait_seconds if self.ends is None else min(self.wait_seconds, self.ends - self.clock.now())
+        manifest = self.ask(self.release.policy_version, self.release.manifest_hash, patience)
         ways = self.ways(manifest)
         failures: list[ProofpoolError | FileNotFoundError] = []
         for number, way in enumerate(ways, start=1):
@@ -135,11 +136,13 @@ class _Errand:
                     get_logger().warning("shardcast.detour", way=way.kind, why=str(failure))
         raise _nowhere(manifest, failures)
 
-    def ask(self, policy_version: int, manifest_hash: str) -> Manifest:
+    def ask(self, policy_version: int, manifest_hash: str, wait_seconds: float = 0.0) -> Manifest:
         """A manifest, from whichever relay has it. Raises Unreachable, ShardCorrupt."""
         path = f"{version_path(policy_version)}/manifest.json"
         accept = lambda data: read_manifest(data, manifest_hash)  # noqa: E731
-        return ask_relays(self.http, self.relays, path, MAX_MANIFEST_BYTES, accept, self.clock, manifest_hash)
+        return ask_relays(
+            self.http, self.relays, path, MAX_MANIFEST_BYTES, accept, self.clock, manifest_hash, wait_seconds
+        )
 
     def ways(self, manifest: Manifest) -> list[Way]:
         def ask(policy_version: int, manifest_hash: str) -> Manifest | None:

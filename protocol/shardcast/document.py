@@ -29,6 +29,8 @@ PAUSE_SECONDS = 0.2
 FIRST_PATIENCE_SECONDS = 1.0
 """A relay that says nothing for so long is left for the next one; four times as long in the next round, and in the last
 one as long as its line allows."""
+MOST_FAILURES = 100
+"""Kept of a wait; the last one is told of."""
 PIECE_BYTES = 64 << 10
 
 
@@ -40,13 +42,16 @@ def ask_relays(
     accept: Callable[[bytes], T],
     clock: Clock,
     promised: str = "",
+    wait_seconds: float = 0.0,
 ) -> T:
     """What `accept` makes of the first relay's bytes that it takes (else it raises ShardCorrupt); a few rounds.
 
+    `wait_seconds`: how long rounds don't count in which relays said no more than that they haven't got it yet.
     Bytes that aren't what `promised` says are held against who sent them. Raises Unreachable, ShardCorrupt.
     """
     failures: list[Exception] = []
-    for round_ in range(ROUNDS):
+    waits_until, round_ = clock.now() + wait_seconds, 0
+    while round_ < ROUNDS:
         patience = FIRST_PATIENCE_SECONDS * 4**round_ if round_ + 1 < ROUNDS else math.inf
         tried: set[str] = set()
         while relay := relays.draw(tried, clock.now()):
@@ -56,9 +61,17 @@ def ask_relays(
             except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt) as error:
                 relays.failed(relay)
                 failures.append(error)
-        if round_ + 1 < ROUNDS:
+        is_waited_for = clock.now() < waits_until and any(_is_not_there(one) for one in failures[-len(tried) :])
+        if not is_waited_for:
+            round_ += 1
+        if round_ < ROUNDS:
             clock.wait(threading.Event(), PAUSE_SECONDS * 2**round_ * random.uniform(0.5, 1.5))
+            del failures[:-MOST_FAILURES]
     raise given_up(path, relays, failures)
+
+
+def _is_not_there(error: Exception) -> bool:
+    return isinstance(error, httpx.HTTPStatusError) and error.response.status_code == httpx.codes.NOT_FOUND
 
 
 def given_up(path: str, relays: Relays, failures: Sequence[Exception]) -> ProofpoolError:

@@ -151,18 +151,23 @@ class ShardWork:
             if self._route is not None and now < self._looked_at + IDLE_SECONDS:
                 return None  # another thread has just found nothing
             for index, transfer in enumerate(self._queue):
-                if transfer.not_before <= now and self._may_ask(transfer):
+                if transfer.not_before <= now and self._may_ask(transfer, now):
                     del self._queue[index]
                     return transfer
             self._looked_at = now
         return None
 
-    def _may_ask(self, transfer: Transfer) -> bool:
+    def _may_ask(self, transfer: Transfer, now: float) -> bool:
         """Whether somebody is to be asked for it now, and who."""
         if self._route is None:
             return True
         transfer.among = self._route.take(transfer.number, transfer.tried)
-        return bool(transfer.among)
+        if transfer.among:
+            return True
+        if transfer.tried:  # whoever has it failed once: another time it needn't, and the route knows whom to leave
+            transfer.tried.clear()
+            transfer.not_before = now + PAUSE_SECONDS * random.uniform(0.5, 1.5)
+        return False
 
     def _attempt(self, transfer: Transfer) -> None:
         """Ask one relay for what is missing; then the shard is here, or in the queue again."""

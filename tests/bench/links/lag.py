@@ -62,10 +62,8 @@ def _take(descriptor: int, queue: deque[tuple[float, bytes]], seconds: float) ->
 
 
 def _hand_over(descriptor: int, packet: bytes) -> None:
-    try:
+    with suppress(OSError):  # the device isn't up, or full: a packet that is lost, as packets are
         os.write(descriptor, packet)
-    except BlockingIOError:
-        return  # a packet that is lost, as packets are
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ own network, and all of it goes when the network is closed.
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -27,6 +29,19 @@ PACKET_BYTES = 9000
 """Large ones: the lag is written in Python, and handles each."""
 NET = {"near": "10.77.1", "far": "10.77.2"}
 OTHER = {"near": "far", "far": "near"}
+
+
+def trouble() -> str:
+    """Why no such network can be made here; empty where it can."""
+    if os.geteuid() or not Path("/dev/net/tun").exists():
+        return "shaped links need root and TUN devices"
+    if missing := [name for name in ("ip", "tc") if shutil.which(name) is None]:
+        return f"shaped links need {' and '.join(missing)}"
+    try:
+        with Network({"near0": 10.0}, {"far0": 10.0}, 0.0):
+            return ""
+    except (subprocess.CalledProcessError, OSError) as error:
+        return f"shaped links can't be made: {getattr(error, 'stderr', '') or error}"
 
 
 class Network:
@@ -72,7 +87,8 @@ class Network:
         command = [sys.executable, "-m", "tests.bench.links.lag", own("near"), own("far"), str(self._lag_seconds)]
         lag = self._stack.enter_context(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
         self._stack.callback(lag.kill)
-        assert lag.stdout is not None and lag.stdout.readline() == "ready\n"
+        if lag.stdout is None or lag.stdout.readline() != "ready\n":
+            raise OSError("the lag didn't start")
         for side, other in OTHER.items():
             lines = (
                 f"link set {DEVICE} up mtu {PACKET_BYTES} txqueuelen 20000",

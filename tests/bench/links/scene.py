@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protocol.shardcast.manifest import Manifest
+from protocol.shardcast.manifest import Manifest, version_path
 from protocol.shardcast.origin import publish
 from protocol.wire import WeightsRelease
 from tests.bench.links.member import PORT, Got, Member, client, forward, member, serve
@@ -18,6 +19,7 @@ from tests.bench.links.network import Network
 MODEL = "model.safetensors"
 CLIENT_MBIT, RELAY_MBIT, ORIGIN_MBIT = 100.0, 300.0, 200.0
 LAG_SECONDS = 0.02
+"""One way."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ class Delivery:
     def seconds(self) -> float:
         """Until the last client had it."""
         return max(one.seconds for one in self.got)
+
+    @property
+    def cpu_seconds_per_gb(self) -> float:
+        return sum(one.cpu_seconds for one in self.got) / len(self.got) / self.num_bytes * 1e9
 
     @property
     def faults(self) -> list[str]:
@@ -79,6 +85,23 @@ class Scene:
         got = tuple(one.hear() for name, one in self.members.items() if name.startswith("client"))
         return Delivery(got, self.manifest.num_bytes)
 
+    def flip(self, host: str) -> None:
+        """Turn a bit of each shard that a host serves, which has them from now on in a folder of its own."""
+        self.members[host].kill()
+        root = self.folder / f"{host}-flipped"
+        shutil.copytree(self.folder / "origin", root)
+        for path in (root / version_path(self.manifest.policy_version) / "shards").iterdir():
+            with path.open("r+b") as file:
+                first = file.read(1)[0]
+                file.seek(0)
+                file.write(bytes([first ^ 1]))
+        self.serve(host, root)
+
+    def sent(self, host: str) -> int:
+        """Bytes that a server has sent, which ends by it."""
+        self.members[host].tell("enough")
+        return int(self.members[host].hear()[1])
+
     def _add(self, host: str, work: Callable[..., None], *arguments: object) -> Member:
         one = self.stack.enter_context(member(host, self.network.namespace(host), work, *arguments))
         assert one.hear() == "ready"
@@ -88,16 +111,16 @@ class Scene:
 
 @contextmanager
 def scene(
-    near: Mapping[str, float], num_clients: int, num_bytes: int, shard_bytes: int, lag_seconds: float = LAG_SECONDS
+    near: Mapping[str, float], num_clients: int, num_bytes: int, shard_bytes: int, scale: float = 1.0
 ) -> Iterator[Scene]:
-    """The network and a published file, in memory: no disk is measured."""
-    far = {f"client{number}": CLIENT_MBIT for number in range(num_clients)}
+    """The network, all rates times `scale`, and a published file; in memory, so that no disk is measured."""
+    far = {f"client{number}": scale * CLIENT_MBIT for number in range(num_clients)}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
         (folder / "checkpoint").mkdir()
         (folder / "checkpoint" / MODEL).write_bytes(os.urandom(num_bytes))
         manifest = publish(folder / "checkpoint", folder / "origin", 1, 0, shard_bytes)
-        network = stack.enter_context(Network(near, far, lag_seconds))
+        network = stack.enter_context(Network({host: scale * rate for host, rate in near.items()}, far, LAG_SECONDS))
         yield Scene(network, folder, manifest, stack)
 
 
