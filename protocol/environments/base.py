@@ -221,8 +221,13 @@ class Environment(ABC):
             text += self.config.length_suffix.replace("{target}", str(target_length))
         if not self.config.chat_template:
             return text
-        system = [{"role": "system", "content": self.config.system_prompt}] if self.config.system_prompt else []
-        return rendered(self.tokenizer, [*system, {"role": "user", "content": text}])
+        system = self._system(problem)
+        first = [{"role": "system", "content": system}] if system else []
+        return rendered(self.tokenizer, [*first, {"role": "user", "content": text}])
+
+    def _system(self, problem: Problem) -> str:
+        """The system's message of a chat template; empty: none."""
+        return self.config.system_prompt
 
     def reward(self, problem: Problem, completion: Sequence[int]) -> float:
         """The task reward of completion tokens (with or without the final EOS), exactly as float32 stores it."""

@@ -24,6 +24,7 @@ BUILT_IN = {
     "code": "protocol.environments.code",
     "math": "protocol.environments.math_problems",
     "reasoning_gym": "protocol.environments.reasoning_gym",
+    "verifiers": "protocol.environments.verifiers",
 }
 """Name to module; imported when asked for."""
 
