@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -174,10 +175,11 @@ def relay(
     with ExitStack() as stack:
         client = stack.enter_context(closing(CoordinatorClient(coordinator)))
         http = stack.enter_context(weights_client())
-        exchange = None
-        if own_url is not None:
-            members = (lambda: peer) if peer else lambda: client.pool().shardcast_urls
-            exchange = stack.enter_context(Exchange(own_url, members, upstream, relays, clock))
+
+        def members() -> Sequence[str]:
+            return () if own_url is None else peer or client.pool().shardcast_urls
+
+        exchange = stack.enter_context(Exchange(own_url or "", members, upstream, relays, clock))
         releases = CoordinatorReleases(client, trainer)
         forwarder = Forwarder(root, upstream, releases, http, keep, clock, exchange, relays)
         limits = Limits(connections, connections_per_ip, bytes_per_second_per_ip)

@@ -1,10 +1,11 @@
 """The exchange: relays of one origin share out who asks it for which shard, and take the others from each other.
 
 In: this relay's URL and its peers', what peers say they have (`here.json`), and which shards are missing. Out: whom to
-ask for a shard now, if anybody. A shard is first asked of the origin by the relay whose hash with it is the least
-among those that are alive (rendezvous hashing), so that the origin sends it once, and a relay that comes or goes moves
-only its own share. Nobody is waited for without end: who is silent loses its share, who says what isn't so its say, and
-whoever has nothing else to do asks for what others are slow to bring, from the far end of their share.
+ask for a shard now, if anybody. A shard is first asked of the origin by the relay whose hash with it is the least among
+those that are alive (rendezvous hashing), so that the origin sends it once, and a relay that comes or goes moves only
+its own share. Upstreams that are relays themselves are asked for what they have. Nobody is waited for without end: who
+is silent loses its share, who says what isn't so its say, and whoever has nothing else to do asks for what others are
+slow to bring, from the far end of their share.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from blake3 import blake3
 from protocol.clock import Clock
 from protocol.errors import ProofpoolError
 from protocol.shardcast.document import read_document
-from protocol.shardcast.holding import HOLDING_FILE, MAX_HOLDING_BYTES, Holding, read_holding
+from protocol.shardcast.holding import HOLDING_FILE, MAX_HOLDING_BYTES, MOST_FETCHING, Holding, read_holding
 from protocol.shardcast.line import weights_client
 from protocol.shardcast.manifest import Kind, version_path
 from protocol.shardcast.relays import Relays
@@ -43,6 +44,8 @@ class Patience:
     """A peer that can't be asked what it has is taken for dead after this."""
     idle: float = 3.0
     """After so long with nothing of one's own to do, and nothing from peers, their share is asked of upstreams."""
+    upstream: float = 60.0
+    """What an upstream says it hasn't got isn't asked of it while something has come within this."""
     claim: float = 60.0
     """What a peer says it is being sent is left to it for so long."""
     poll: float = 0.25
@@ -101,6 +104,8 @@ class Exchange:
         self._upstreams = tuple(url.rstrip("/") for url in upstreams)
         self._patience = patience or Patience()
         self._peers: dict[str, _Peer] = {}
+        self._sources: dict[str, _Peer] = {}
+        """Upstreams, of which origins hold everything and say nothing."""
         self._lock = threading.Lock()
         self._over, self._following = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
@@ -111,7 +116,7 @@ class Exchange:
         self._missing: set[int] = set()
         self._ranks: dict[int, list[str]] = {}
         self._in_hand: dict[int, _Way] = {}
-        self._busy_at = self._thought_at = self._met_at = 0.0
+        self._busy_at = self._thought_at = self._met_at = self._came_at = 0.0
         self._own_share: set[int] = set()
         self._stolen: set[int] = set()
 
@@ -137,7 +142,7 @@ class Exchange:
             self._in_hand.clear()
             if is_new or kind != self._kind:
                 self._kind, self._ranks, self._busy_at = kind, {}, now
-                for peer in self._peers.values():
+                for peer in (*self._peers.values(), *self._sources.values()):
                     self._read(peer, now)
             self._think(now)
         self._following.set()
@@ -160,16 +165,17 @@ class Exchange:
             if having:
                 self._in_hand[number] = _Way.PEER
                 return having
-            if number not in self._own_share | self._stolen or len(self._asked) >= UPSTREAM_IN_FLIGHT:
+            if number not in self._own_share | self._stolen or len(self._asked) >= self._most_asked:
                 return ()
             self._in_hand[number] = _Way.OWN if number in self._own_share else _Way.STOLEN
             self._claims.ask(self._asked)
-            return self._upstreams
+            return self._sources_of(number, now)
 
     def end(self, number: int, url: str, outcome: Outcome) -> None:
         """What asking came to."""
         with self._lock:
             if outcome is Outcome.HERE:
+                self._came_at = self._clock.now()
                 for numbers in (self._missing, self._own_share, self._stolen):
                     numbers.discard(number)
             way = self._in_hand.pop(number, None)
@@ -192,6 +198,23 @@ class Exchange:
             self._think(self._clock.now())
             had = {number for number in self._missing if self._having(number, ())}
             return had | self._own_share | self._stolen
+
+    @property
+    def _most_asked(self) -> int:
+        """Of upstreams at a time; who has nobody to hand anything on to needn't have the first ones early."""
+        return UPSTREAM_IN_FLIGHT if self._peers else MOST_FETCHING
+
+    def _sources_of(self, number: int, now: float) -> list[str]:
+        """Upstreams that may have it."""
+        is_patient = now - self._came_at < self._patience.upstream
+        return [
+            source.url
+            for source in self._sources.values()
+            if source.holding is None
+            or number in source.shards
+            or not is_patient
+            or now - source.heard_at >= self._patience.silent
+        ]
 
     @property
     def _asked(self) -> list[int]:
@@ -217,6 +240,7 @@ class Exchange:
         alive = {self._own, *(peer.url for peer in living)}
         claimed = {number for peer in living for number in self._claims_of(peer, now)}
         wanted = self._missing - had - self._in_hand.keys() - claimed
+        wanted = {number for number in wanted if self._sources_of(number, now)}
         orders = {number: [url for url in self._rank(number) if url in alive] for number in wanted}
         if now - self._met_at < GREETING_SECONDS and not all(peer.was_asked for peer in self._peers.values()):
             orders = {}
@@ -253,10 +277,12 @@ class Exchange:
         members = dict.fromkeys(url.rstrip("/") for url in self._members())
         urls = [url for url in members if url != self._own and url not in self._upstreams]
         with self._lock:
-            self._policy_version, self._met_at = policy_version, now
+            self._policy_version = policy_version
+            self._met_at = self._came_at = now
+            self._sources = {url: _Peer(url, now) for url in self._upstreams}
             dead = {url for url, peer in self._peers.items() if peer.is_dead}
             self._peers = {url: _Peer(url, now - self._patience.silent * (url in dead)) for url in urls}
-        for url in urls:
+        for url in (*urls, *self._upstreams):
             self._relays.add(url)
             if url not in self._watched:
                 self._watched.add(url)
@@ -304,7 +330,7 @@ class Exchange:
 
     def _heard(self, url: str, holding: Holding) -> None:
         with self._lock:
-            peer, now = self._peers.get(url), self._clock.now()
+            peer, now = self._peers.get(url) or self._sources.get(url), self._clock.now()
             if peer is None or holding.policy_version != self._policy_version:
                 return
             peer.heard_at, peer.holding = now, holding

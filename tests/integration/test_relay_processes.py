@@ -35,6 +35,9 @@ ROOT = Path(__file__).resolve().parents[2]
 class Coordinator:
     """Says what a pool's coordinator says of a release, once there is one."""
 
+    urls: tuple[str, ...] = ()
+    """The pool's relays."""
+
     def __init__(self) -> None:
         self.manifest: Manifest | None = None
 
@@ -52,7 +55,7 @@ class Coordinator:
     def _pool(self, version: int | None) -> bytes:
         pool: dict[str, Any] = json.loads(example(PoolInfo))
         pool |= {"pool_id": 1, "chain_id": 31337, "trainer": TRAINER.address, "policy_version": version}
-        return json.dumps(pool | {"schema_version": 1, "shardcast_urls": []}).encode()
+        return json.dumps(pool | {"schema_version": 1, "shardcast_urls": self.urls}).encode()
 
 
 @pytest.fixture
@@ -153,12 +156,13 @@ def test_three_relays_end_with_the_right_bytes_though_one_is_killed(
     with Ports(3) as found:
         ports = found.numbers
     urls = [f"http://127.0.0.1:{port}" for port in ports]
+    says.urls = tuple(urls)  # one of them is named no peers, and takes these
     roots = [tmp_path / f"relay{number}" for number in range(3)]
     with ExitStack() as stack:
         origin = stack.enter_context(relay(tmp_path / "origin"))
         children = []
         for root, own, port in zip(roots, urls, ports, strict=True):
-            peers = [word for peer in urls if peer != own for word in ("--peer", peer)]
+            peers = [word for peer in urls if peer != own for word in ("--peer", peer)] if own != urls[2] else []
             children.append(stack.enter_context(process(root, url, origin.url, port, "--url", own, *peers)))
         for own in urls:
             wait_until(lambda own=own: _is_up(own), *children)

@@ -38,6 +38,12 @@ def test_get_says_what_it_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "are the relays running?" in capsys.readouterr().err
 
 
+def test_a_relay_among_peers_has_to_know_its_own_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["shardcast", "relay", str(tmp_path), "--upstream", "http://127.0.0.1:9", "--peer", "http://127.0.0.1:9"]
+    assert cli.run(asked) == 2
+    assert "--peer without --url" in capsys.readouterr().err
+
+
 def test_origin_publishes_and_serves_until_it_is_asked_to_end(tmp_path: Path) -> None:
     manifest = published(tmp_path)
     command = [sys.executable, "-m", "protocol.cli", "shardcast", "origin", str(tmp_path / "new"), "--port", "0"]

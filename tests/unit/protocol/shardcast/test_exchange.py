@@ -18,7 +18,7 @@ from protocol.clock import SteadyClock
 from protocol.shardcast.exchange import GREETING_SECONDS, UPSTREAM_IN_FLIGHT, Exchange, Patience
 from protocol.shardcast.file_server import FileServer
 from protocol.shardcast.forwarder import Forwarder
-from protocol.shardcast.holding import HOLDING_FILE, Holding, read_holding
+from protocol.shardcast.holding import HOLDING_FILE, MOST_FETCHING, Holding, read_holding
 from protocol.shardcast.line import weights_client
 from protocol.shardcast.manifest import Manifest
 from protocol.shardcast.relays import Lie, Relays
@@ -251,9 +251,42 @@ def alone(clock: Hands, own: str = OWN, members: Sequence[str] = (OWN, OTHER, TH
     return Exchange(own, lambda: members, [ORIGIN], Relays([ORIGIN]), clock, Patience())
 
 
+def test_an_upstream_relay_is_asked_for_what_it_has_and_an_origin_for_everything(clock: Hands) -> None:
+    exchange = alone(clock, members=())
+    said = follow(exchange)
+    assert exchange.ready() == set(range(60)), "it says nothing"
+    exchange._heard(ORIGIN, Holding(policy_version=3, shards=(4, 5)))
+    assert exchange.ready() == {4, 5}
+    assert exchange.take(6, ()) == () and exchange.take(4, ()) == [ORIGIN] and said.numbers == (4,)
+    exchange.end(4, ORIGIN, Outcome.HERE)
+    clock.time += 5.0
+    exchange._heard(ORIGIN, Holding(policy_version=3, shards=(4, 5, 6)))
+    assert exchange.ready() == {5, 6}
+
+
+def test_an_upstream_that_says_it_has_nothing_is_asked_all_the_same_once_nothing_comes(clock: Hands) -> None:
+    exchange = alone(clock, members=())
+    follow(exchange)
+    clock.time += 59.0
+    exchange._heard(ORIGIN, Holding(policy_version=3, shards=()))
+    assert exchange.ready() == set()
+    clock.time += 1.1
+    exchange._heard(ORIGIN, Holding(policy_version=3, shards=()))
+    assert exchange.ready() == set(range(60))
+
+
+def test_an_upstream_that_fell_silent_may_have_more_by_now(clock: Hands) -> None:
+    exchange = alone(clock, members=())
+    follow(exchange)
+    exchange._heard(ORIGIN, Holding(policy_version=3, shards=(1,)))
+    assert exchange.ready() == {1}
+    clock.time += 10.0
+    assert exchange.ready() == set(range(60))
+
+
 def follow(exchange: Exchange, num_shards: int = 60) -> Said:
     said = Said()
-    exchange._watched.update((OWN, OTHER, THIRD))  # nobody to ask: no thread is started
+    exchange._watched.update((OWN, OTHER, THIRD, ORIGIN))  # nobody to ask: no thread is started
     exchange.follow(3, "shards", range(num_shards), said)
     for url in exchange._peers:
         heard(exchange, url)
@@ -268,7 +301,7 @@ def asked_of_origin(exchange: Exchange, num_shards: int = 60) -> list[int]:
     """What the exchange would have asked of the origin, one after the other."""
     found = []
     for number in range(num_shards):
-        if exchange.take(number, ()) == (ORIGIN,):
+        if exchange.take(number, ()) == [ORIGIN]:
             found.append(number)
             exchange.end(number, ORIGIN, Outcome.HERE)
     return found
@@ -318,7 +351,7 @@ def test_who_is_idle_asks_for_what_others_are_slow_to_bring_from_its_far_end(clo
 
 def test_nothing_is_asked_of_the_origin_before_peers_have_said_what_they_have(clock: Hands) -> None:
     exchange = alone(clock)
-    exchange._watched.update((OTHER, THIRD))
+    exchange._watched.update((OTHER, THIRD, ORIGIN))
     exchange.follow(3, "shards", range(60), Said())
     assert exchange.ready() == set()
     heard(exchange, OTHER, range(20))
@@ -357,14 +390,16 @@ def test_who_waits_for_an_answer_is_not_idle(clock: Hands) -> None:
     assert asked_of_origin(exchange) != []
 
 
-def test_upstreams_are_asked_for_a_few_at_a_time(clock: Hands) -> None:
-    exchange = alone(clock, members=(OWN,))
+@pytest.mark.parametrize(("members", "limit"), [((OWN, OTHER), UPSTREAM_IN_FLIGHT), ((), MOST_FETCHING)])
+def test_upstreams_are_asked_for_a_few_at_a_time(clock: Hands, members: tuple[str, ...], limit: int) -> None:
+    exchange = alone(clock, members=members)
     said = follow(exchange)
+    own = sorted(exchange.ready())
     asked = [number for number in range(60) if exchange.take(number, ())]
-    assert asked == list(range(UPSTREAM_IN_FLIGHT)) == list(said.numbers)
-    assert exchange.take(UPSTREAM_IN_FLIGHT, ()) == ()
-    exchange.end(2, ORIGIN, Outcome.HERE)
-    assert exchange.take(UPSTREAM_IN_FLIGHT, ()) == (ORIGIN,) and exchange.take(2, ()) == ()
+    assert asked == own[:limit] == list(said.numbers)
+    assert exchange.take(own[limit], ()) == ()
+    exchange.end(asked[2], ORIGIN, Outcome.HERE)
+    assert exchange.take(own[limit], ()) == [ORIGIN] and exchange.take(asked[2], ()) == ()
 
 
 def test_what_a_peer_has_is_asked_of_it_unless_it_failed_or_lied(clock: Hands) -> None:
@@ -372,7 +407,7 @@ def test_what_a_peer_has_is_asked_of_it_unless_it_failed_or_lied(clock: Hands) -
     follow(exchange)
     heard(exchange, OTHER, range(60))
     assert exchange.take(7, ()) == [OTHER]
-    assert exchange.take(7, (OTHER,)) in ((), (ORIGIN,))
+    assert exchange.take(7, (OTHER,)) in ((), [ORIGIN])
     exchange.end(7, OTHER, Outcome.FAILED)
     assert exchange.take(8, ()) == [OTHER], "once is no reason"
     exchange.end(8, OTHER, Outcome.NOT_THERE)
