@@ -17,6 +17,8 @@ from testnet.accounts import Accounts
 CREDIT = 10**18
 BLOCK_SECONDS = 1.0
 EPOCH_SECONDS = 5.0
+SNAPSHOT_EVERY = 4
+"""Every fourth version is published in full, the others as patches."""
 UNBONDING_SECONDS = 240
 POOL_FUNDS = 1_000_000 * CREDIT
 GAS_WEI = 10 * 10**18

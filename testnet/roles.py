@@ -106,6 +106,7 @@ def trainer(site: Site, account: Account, plan: Plan) -> Process:
         "recipe": plan.recipe,
         "scale": plan.scale,
         "evaluation": plan.evaluation,
+        "publishing": {"snapshot_every": profile.SNAPSHOT_EVERY},
     }
     file = str(_write_config(site, "trainer", settings))
     return site.process("trainer", ["trainer", "run", "--config", file], may_finish=True)

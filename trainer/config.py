@@ -5,15 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from protocol.config import Address, RoleConfig
 from protocol.listen_address import ListenAddress
+from protocol.shardcast.manifest import MAX_CHAIN
 from trainer.checkpoint import Start
 from trainer.held_back import EvaluationConfig
 from trainer.learner import RecipeConfig
 from trainer.ranks import ScaleConfig
 from trainer.trackers import TrackerName
+
+
+class PublishingConfig(BaseModel):
+    """How versions are published, and how long they are kept."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    snapshot_every: int = Field(default=1, ge=1, le=MAX_CHAIN)
+    """A version that this divides is published in full besides its patch; others as a patch alone."""
+    keep_versions: int = Field(default=5, ge=1, le=1_000_000)
+    """How many of the newest versions stay in `origin_dir`, with those that patches to them need."""
+    keep_seconds: float = Field(default=7 * 86400.0, ge=0)
+    """How long older ones stay: at least the pool's retention, in which verifiers and juries may ask for them."""
 
 
 class TrainerConfig(RoleConfig):
@@ -57,3 +70,4 @@ class TrainerConfig(RoleConfig):
     recipe: RecipeConfig = RecipeConfig()
     scale: ScaleConfig = ScaleConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    publishing: PublishingConfig = PublishingConfig()

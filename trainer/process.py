@@ -97,7 +97,9 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event, ra
     reporting = build_reporting(config, crew, clock)
     return Trainer(
         crew,
-        Broadcaster(config.origin_dir, config.pool_id, pool, coordinator, signer, contracts.domain),
+        Broadcaster(
+            config.origin_dir, config.pool_id, pool, coordinator, signer, contracts.domain, config.publishing, clock
+        ),
         batches,
         reporting,
         build_evaluations(config, batches, reporting, waiting),

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from protocol.canonical import hex0x
 from protocol.errors import UsageError, VerificationFailed
-from protocol.shardcast.origin import manifest_of
+from protocol.shardcast.origin import published_manifest
 from protocol.weights_file import WeightsFile
 from trainer.batch_file import BatchFile, BatchSource
 from trainer.checkpoint import PUBLISHED_RECORD_FILE, Checkpoint, CheckpointStore
@@ -93,14 +93,14 @@ class Replayer:
         stored = self._learner(made, made.record)
         self.store.restore(made, stored)
         _check("the state of the version", state_hash(stored), made.record.state)
-        manifest = manifest_of(made.model_folder, file.offer.pool_id, policy_version)
+        published = published_manifest(made.model_folder, file.offer.pool_id, policy_version)
         num_tensors, first = 0, None
         for name, found, kept in chain(_states(learner, stored), _published(learner, made)):
             num_tensors += 1
             first = first or _difference(name, found, kept, self.tolerance)
         return StepReplay(
             policy_version=policy_version,
-            manifest_hash=None if manifest is None else manifest.manifest_hash,
+            manifest_hash=None if published is None else published.manifest_hash,
             batch=source,
             holds=first is None,
             tolerance=self.tolerance,

@@ -6,8 +6,6 @@ the release must be signed by the pool's trainer; each shard is checked as it co
 
 from __future__ import annotations
 
-import re
-import shutil
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +16,15 @@ from protocol.client import CoordinatorClient
 from protocol.errors import VerificationFailed
 from protocol.heap import return_holes
 from protocol.shardcast.client import fetch
-from protocol.shardcast.folder import version_folder
+from protocol.shardcast.folder import held_versions, remove_version, version_folder
+from protocol.telemetry import get_logger
 from verifier.chain import PoolChain
 
 if TYPE_CHECKING:
     from protocol.forward import CausalLM
 
+WAIT_SECONDS = 20.0
+"""Without progress, for shards that relays are only about to have."""
 NUM_MODELS = 2
 """Models in memory: rollouts of the newest version, and of the one before."""
 
@@ -58,10 +59,13 @@ class Weights:
                 f"the release of version {policy_version} isn't the one on chain",
                 f"manifest {release.manifest_hash}, on chain {record.manifest_hash}",
             )
-        fetched = fetch(self._http, self._client.pool().shardcast_urls, release, self._folder).folder
+        urls = self._client.pool().shardcast_urls
+        fetched = fetch(self._http, urls, release, self._folder, wait_seconds=WAIT_SECONDS)
+        if fetched.way != "here":
+            get_logger().info("weights.fetched", policy_version=policy_version, **fetched.figures)
         self._checked.add(policy_version)
         self._discard_old(policy_version)
-        return fetched
+        return fetched.folder
 
     def model(self, policy_version: int) -> CausalLM:
         """The version's model, computing in float32."""
@@ -77,6 +81,6 @@ class Weights:
 
     def _discard_old(self, newest: int) -> None:
         """Remove what is oldest; a version that is asked for again is fetched again."""
-        versions = sorted(int(p.name[1:]) for p in self._folder.glob("v*") if re.fullmatch(r"v\d+", p.name))
+        versions = held_versions(self._folder)
         for version in [v for v in versions if v != newest][: max(0, len(versions) - self._num_kept)]:
-            shutil.rmtree(version_folder(self._folder, version))
+            remove_version(self._folder, version)

@@ -3,14 +3,13 @@
     coordinator /v1/pool ─ newest version ─▶ release signed by the trainer? ─▶ hash as on chain? ─▶ SHARDCAST
         ─▶ DATA/weights/vN, there whole or not at all ─▶ newest()
 
-`follow` fetches once; `Follower` is the thread that calls it. Neither the coordinator nor a relay is
-trusted with weights.
+A version that is here already becomes the next one by patches where that is less. `follow` fetches once; `Follower` is
+the thread that calls it. Neither the coordinator nor a relay is trusted with weights.
 """
 
 from __future__ import annotations
 
 import contextvars
-import shutil
 import threading
 from pathlib import Path
 
@@ -19,7 +18,13 @@ import httpx
 from protocol.clock import Clock
 from protocol.errors import ProofpoolError, VerificationFailed
 from protocol.shardcast.client import fetch
-from protocol.shardcast.folder import patches_of, version_folder
+from protocol.shardcast.folder import (
+    held_versions,
+    patches_of,
+    remove_unfinished,
+    remove_version,
+    version_folder,
+)
 from protocol.shardcast.patch_file import read_header
 from protocol.telemetry import get_logger
 from protocol.weights_parts import WEIGHTS_FILE
@@ -29,6 +34,8 @@ from worker.membership import Membership
 from worker.patience import Patience
 
 JOIN_SECONDS = 1.0
+WAIT_SECONDS = 60.0
+"""Without progress, for shards that relays are only about to have: a version is fetched while it spreads."""
 UNBOUNDED = Bounds()
 
 
@@ -57,7 +64,6 @@ class Weights:
         pool = self._membership.coordinator.pool()
         if pool.policy_version is not None and pool.policy_version not in self._versions():
             self.fetch(pool.policy_version)
-            get_logger().info("weights.fetched", policy_version=pool.policy_version)
 
     def fetch(self, policy_version: int) -> Path:
         """The folder of a version, fetched if need be.
@@ -73,8 +79,11 @@ class Weights:
                 if not folder.exists():
                     self._make_room()
                 urls = self._membership.coordinator.pool().shardcast_urls
-                fetch(self._http, urls, self._release(policy_version), self._folder)
+                release = self._release(policy_version)
+                fetched = fetch(self._http, urls, release, self._folder, wait_seconds=WAIT_SECONDS)
                 self._checked.add(policy_version)
+                if fetched.way != "here":
+                    get_logger().info("weights.fetched", policy_version=policy_version, **fetched.figures)
         return folder
 
     def patches(self, held: int, policy_version: int) -> tuple[Path, ...]:
@@ -97,13 +106,10 @@ class Weights:
     def prune(self, in_use: int) -> None:
         """Delete all but the newest versions and the one in use, and what was never fetched to its end before it."""
         self._in_use = in_use
-        for policy_version in sorted(self._versions())[: -self._num_kept]:
+        for policy_version in self._versions()[: -self._num_kept]:
             if policy_version != in_use:
-                shutil.rmtree(version_folder(self._folder, policy_version))
-        for leftover in self._folder.glob(".v*.*"):
-            number = leftover.name.split(".")[1][1:]
-            if number.isdigit() and int(number) < in_use:
-                shutil.rmtree(leftover, ignore_errors=True)
+                remove_version(self._folder, policy_version)
+        remove_unfinished(self._folder, before=in_use)
 
     def _make_room(self) -> None:
         """For another version; where the disk is short, at the cost of those that nothing is done with."""
@@ -112,7 +118,7 @@ class Weights:
         except OutOfRoom:
             for policy_version in self._versions():
                 if policy_version not in (self._in_use, self.newest()):
-                    shutil.rmtree(version_folder(self._folder, policy_version))
+                    remove_version(self._folder, policy_version)
             self._bounds.check_disk(self._folder)
 
     def _release(self, policy_version: int) -> WeightsRelease:
@@ -131,7 +137,7 @@ class Weights:
         return release
 
     def _versions(self) -> list[int]:
-        return [int(path.name[1:]) for path in self._folder.glob("v*") if path.name[1:].isdigit()]
+        return held_versions(self._folder)
 
 
 class Follower:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -69,6 +70,18 @@ class Fetched:
     patches: tuple[Path, ...] = ()
     """Patch files in the order in which they follow each other; they stay as long as the folder (`patches_of`)."""
 
+    seconds: float = 0.0
+
+    @property
+    def figures(self) -> dict[str, str | int | float]:
+        """What log lines say of it."""
+        return {
+            "way": self.way,
+            "num_bytes": self.num_bytes_fetched,
+            "saved_bytes": self.num_bytes_saved,
+            "seconds": round(self.seconds, 3),
+        }
+
     @property
     def lies(self) -> list[Lie]:
         return [lie for relay in self.relays for lie in relay.lies]
@@ -98,8 +111,23 @@ def fetch(
         return Fetched(folder, None, 0, (), patches=patches_of(destination, release.policy_version))
     shutil.rmtree(folder, ignore_errors=True)
     clock = clock or SteadyClock()
-    ends = None if deadline_seconds is None else clock.now() + deadline_seconds
-    return _Errand(http, Relays(urls), release, destination, progress, clock, wait_seconds, ends).run()
+    started = clock.now()
+    ends = None if deadline_seconds is None else started + deadline_seconds
+    return _Errand(http, Relays(urls), release, destination, progress, clock, wait_seconds, ends, started).run()
+
+
+def ask_for_manifest(
+    http: httpx.Client,
+    relays: Relays,
+    policy_version: int,
+    manifest_hash: str,
+    clock: Clock,
+    wait_seconds: float = 0.0,
+) -> Manifest:
+    """A manifest, from whichever relay has it. Raises Unreachable, ShardCorrupt."""
+    path = f"{version_path(policy_version)}/manifest.json"
+    accept = partial(read_manifest, manifest_hash=manifest_hash)
+    return ask_relays(http, relays, path, MAX_MANIFEST_BYTES, accept, clock, manifest_hash, wait_seconds)
 
 
 @dataclass
@@ -114,6 +142,7 @@ class _Errand:
     clock: Clock
     wait_seconds: float
     ends: float | None
+    started: float
     done: int = field(default=0, init=False)
     """Bytes of what is through already, of the way that is taken."""
     total: int = field(default=0, init=False)
@@ -137,12 +166,7 @@ class _Errand:
         raise _nowhere(manifest, failures)
 
     def ask(self, policy_version: int, manifest_hash: str, wait_seconds: float = 0.0) -> Manifest:
-        """A manifest, from whichever relay has it. Raises Unreachable, ShardCorrupt."""
-        path = f"{version_path(policy_version)}/manifest.json"
-        accept = lambda data: read_manifest(data, manifest_hash)  # noqa: E731
-        return ask_relays(
-            self.http, self.relays, path, MAX_MANIFEST_BYTES, accept, self.clock, manifest_hash, wait_seconds
-        )
+        return ask_for_manifest(self.http, self.relays, policy_version, manifest_hash, self.clock, wait_seconds)
 
     def ways(self, manifest: Manifest) -> list[Way]:
         def ask(policy_version: int, manifest_hash: str) -> Manifest | None:
@@ -237,6 +261,7 @@ class _Errand:
             way=way.kind,
             num_bytes_saved=0 if way.base is None else max(0, manifest.num_bytes - way.num_bytes),
             base_version=None if way.base is None else way.base.policy_version,
+            seconds=self.clock.now() - self.started,
             patches=() if way.base is None else patches_of(self.destination, version),
         )
 

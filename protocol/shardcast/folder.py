@@ -71,10 +71,12 @@ def remove_version(destination: Path, policy_version: int) -> None:
 
 
 def remove_unfinished(destination: Path, before: int) -> None:
-    """Whatever belongs to versions before `before` that aren't here themselves."""
+    """What was begun of versions before `before` and not finished; patches of those that are here stay."""
     for path in destination.glob(".v*.*"):
-        found = re.fullmatch(r"\.v(\d+)\.(patches|staging|base)", path.name)
-        if found and int(found[1]) < before and not version_folder(destination, int(found[1])).exists():
+        found = re.fullmatch(r"\.v(\d+)\.(.*)", path.name)
+        if found is None or int(found[1]) >= before:
+            continue
+        if found[2] != "patches" or not version_folder(destination, int(found[1])).exists():
             shutil.rmtree(path)
 
 

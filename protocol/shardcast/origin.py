@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from protocol.canonical import hex0x
 from protocol.errors import MalformedFile, ProofpoolError
 from protocol.files import write_atomically
-from protocol.shardcast.folder import is_held
+from protocol.shardcast.folder import MANIFEST_FILE, is_held
 from protocol.shardcast.listing import LISTING_FILE, Listing, Sign
 from protocol.shardcast.manifest import (
     MAX_CHAIN,
@@ -106,6 +106,21 @@ def manifest_of(checkpoint: Path, pool_id: int, policy_version: int, shard_bytes
         return Manifest(pool_id=pool_id, policy_version=policy_version, shards=shards)
     except ValidationError:
         return None
+
+
+def published_manifest(checkpoint: Path, pool_id: int, policy_version: int) -> Manifest | None:
+    """The manifest that lies in a folder, of the files that are there; else what `publish` makes without a base."""
+    made = manifest_of(checkpoint, pool_id, policy_version)
+    try:
+        kept = Manifest.model_validate_json((checkpoint / MANIFEST_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return made
+    same = made is not None and (kept.pool_id, kept.policy_version, kept.shards) == (
+        pool_id,
+        policy_version,
+        made.shards,
+    )
+    return kept if same else made
 
 
 def cut(checkpoint: Path, shard_bytes: int) -> Iterator[tuple[Shard, bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +22,8 @@ from protocol.errors import ChainError, ProofpoolError, Rejected, VerificationFa
 from protocol.forward import CausalLM
 from protocol.rollouts import Rollout
 from protocol.rules import Rules
+from protocol.shardcast.origin import own_manifest, published_manifest
+from protocol.shardcast.patches import apply_patches
 from protocol.signing import Signer, SigningDomain
 from protocol.waiting import Waiting
 from protocol.wire import ZERO_HASH, Signed, WeightsRelease
@@ -29,6 +32,7 @@ from tests.unit.trainer.set_clock import SetClock
 from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
 from trainer.checkpoint import Checkpoint, CheckpointStore
+from trainer.config import PublishingConfig
 from trainer.crew import Crew
 from trainer.evaluation import PassRates
 from trainer.figures import StepFigures
@@ -140,6 +144,7 @@ def start(
         stop: threading.Event | None = None,
         evaluation: EvaluationConfig = EvaluationConfig(),  # noqa: B008
         make_engine: Callable[[], Engine] = no_engine,
+        publishing: PublishingConfig = PublishingConfig(),  # noqa: B008
     ) -> Trainer:
         stop = stop or threading.Event()
         recipe = RecipeConfig(learning_rate=1e-2, optimizer_steps=1, warmup_steps=0)
@@ -148,7 +153,7 @@ def start(
         waiting = Waiting(SystemClock(), stop, poll_seconds=0.001)
         return Trainer(
             Crew(Learner(make_model(), recipe), CheckpointStore(tmp_path / "checkpoints"), tmp_path),
-            Broadcaster(tmp_path / "origin", 1, world, coordinator, Signer(b"\1" * 32), domain),
+            Broadcaster(tmp_path / "origin", 1, world, coordinator, Signer(b"\1" * 32), domain, publishing),
             Batches(coordinator, lambda: TERMS, domain),
             reporting,
             Evaluations(evaluation, make_engine, lambda: world.rules, tmp_path / "evaluations", reporting, waiting),
@@ -168,6 +173,52 @@ def test_a_run_publishes_each_version_once_and_consumes_each_batch(
     assert world.consumed == [1, 2, 3]
     metrics = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in metrics] == [1, 2, 3]
+
+
+def test_versions_go_out_as_patches_with_a_snapshot_every_few(
+    world: World, start: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    start(publishing=PublishingConfig(snapshot_every=3)).run(num_steps=4)
+    manifests = [own_manifest(tmp_path / "origin", version) for version in range(5)]
+    assert [manifest.snapshot_version for manifest in manifests] == [None, 0, 0, None, 3]
+    assert [manifest.patch is not None for manifest in manifests] == [False, True, True, True, True]
+    assert {manifest.policy_version: manifest.manifest_hash for manifest in manifests} == world.manifests
+    folder = tmp_path / "checkpoints" / "4" / "model"
+    assert published_manifest(folder, 1, 4) == manifests[4], "the checkpoint says which version it is"
+    apply_patches(
+        tmp_path / "checkpoints" / "3" / "model" / "model.safetensors",
+        [whole_patch(tmp_path / "origin", 4, tmp_path / "patch")],
+        tmp_path / "result",
+    )
+    assert (tmp_path / "result").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+
+def whole_patch(origin: Path, policy_version: int, out: Path) -> Path:
+    shards = sorted((origin / "versions" / str(policy_version) / "patch").iterdir(), key=lambda path: int(path.name))
+    out.write_bytes(b"".join(path.read_bytes() for path in shards))
+    return out
+
+
+def test_a_restart_without_the_checkpoint_before_publishes_in_full(
+    world: World, start: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    publishing = PublishingConfig(snapshot_every=64)
+    start(publishing=publishing).run(num_steps=2)
+    shutil.rmtree(tmp_path / "checkpoints" / "1")
+    shutil.rmtree(tmp_path / "origin" / "versions" / "2")
+    world.manifests.pop(2)
+    start(publishing=publishing).run(num_steps=3)
+    manifests = [own_manifest(tmp_path / "origin", version) for version in (2, 3)]
+    assert [(manifest.patch is None, manifest.snapshot_version) for manifest in manifests] == [(True, None), (False, 2)]
+
+
+def test_the_origins_folder_keeps_the_newest_what_they_need_and_what_is_young(
+    world: World, start: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    start(publishing=PublishingConfig(keep_versions=2, keep_seconds=0)).run(num_steps=3)
+    assert sorted(path.name for path in (tmp_path / "origin" / "versions").iterdir()) == ["2", "3"]
+    start(publishing=PublishingConfig(keep_versions=1, keep_seconds=3600)).run(num_steps=4)
+    assert sorted(path.name for path in (tmp_path / "origin" / "versions").iterdir()) == ["2", "3", "4"]
 
 
 def test_a_version_goes_out_while_the_next_step_is_taken_and_that_isnt_saved_before(

@@ -86,7 +86,8 @@ def test_a_release_by_somebody_else_is_refused(
         weights.fetch(0)
 
 
-def test_missing_shards_are_no_verdict(origin: Origin, weights: Weights) -> None:
+def test_missing_shards_are_no_verdict(origin: Origin, weights: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verifier.weights.WAIT_SECONDS", 0.0)
     origin.release(0)
     for shard in origin.root.rglob("shards/*"):
         shard.unlink()

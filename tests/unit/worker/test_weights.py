@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -99,3 +100,40 @@ def test_damaged_weights_of_an_earlier_process_are_never_used(make_worker: MakeW
     pool.requests.clear()
     restarted.weights.fetch(0)
     assert pool.requests == []
+
+
+def step(model_folder: Path, later: Path) -> Path:
+    """The same model with a few values changed."""
+    shutil.copytree(model_folder, later)
+    data = bytearray((later / "model.safetensors").read_bytes())
+    for place in range(-200, 0, 20):
+        data[place] ^= 1
+    (later / "model.safetensors").write_bytes(data)
+    return later
+
+
+def test_a_version_that_is_here_becomes_the_next_one_by_patches(
+    make_worker: MakeWorker, pool: Any, model_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    weights = make_worker().weights
+    later = step(model_folder, tmp_path / "later")
+    pool.publish(later, 1, before=model_folder)
+    pool.requests.clear()
+    weights.follow()
+    assert "GET /versions/1/patch/0" in pool.requests
+    assert (weights.fetch(1) / "model.safetensors").read_bytes() == (later / "model.safetensors").read_bytes()
+    (patch,) = weights.patches(0, 1)
+    assert patch.is_file() and weights.patches(7, 1) == ()
+    weights.prune(in_use=1)
+    assert weights.patches(0, 1) == (patch,), "patches stay as long as the version that they made"
+
+
+def test_without_the_base_the_version_comes_whole(
+    make_worker: MakeWorker, pool: Any, model_folder: Path, tmp_path: Path
+) -> None:
+    later = step(model_folder, tmp_path / "later")
+    pool.publish(later, 1, before=model_folder)
+    weights = make_worker(follow=False).weights
+    folder = weights.fetch(1)
+    assert (folder / "model.safetensors").read_bytes() == (later / "model.safetensors").read_bytes()
+    assert weights.patches(0, 1) == ()

@@ -16,13 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable, UsageError
+from protocol.clock import SteadyClock
+from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable, UsageError, VerificationFailed
 from protocol.files import cache_folder
 from protocol.progress import Steps, Unseen
-from protocol.shardcast.client import fetch
+from protocol.shardcast.client import ask_for_manifest, fetch
 from protocol.shardcast.folder import is_intact, version_folder
 from protocol.shardcast.line import weights_client
+from protocol.shardcast.manifest import Manifest
 from protocol.shardcast.origin import manifest_of
+from protocol.shardcast.relays import Relays
 from protocol.wire import WeightsRelease
 
 NUM_KEPT = 4
@@ -47,7 +50,7 @@ class ModelSource:
         progress = progress or Unseen()
         progress.doing(f"the weights of policy version {release.policy_version}")
         if self.model is not None:
-            check_model(self.model, release)
+            check_model(self.model, release, self.urls)
             return self.model
         return self._fetched(release, progress)
 
@@ -68,15 +71,16 @@ class ModelSource:
                 try:
                     with weights_client() as http:
                         fetch(http, self.urls(), release, place, tell)
-                except (ShardCorrupt, Unreachable) as error:
+                except (VerificationFailed, Unreachable) as error:
                     raise _unavailable(release, error) from error
         return folder
 
 
-def check_model(folder: Path, release: WeightsRelease) -> None:
+def check_model(folder: Path, release: WeightsRelease, urls: Callable[[], Sequence[str]] = tuple) -> None:
     """Whether a folder holds what the release promises: as it was fetched, or as it was published. Raises UsageError.
 
-    No verdict is held against another model: it would be blamed for what the auditor got wrong.
+    No verdict is held against another model: it would be blamed for what the auditor got wrong. `urls`: who is asked
+    for the manifest where the folder hasn't got it and there is a patch, which can't be made again from the files.
     """
     if not folder.is_dir():
         raise UsageError("there is no such model folder", str(folder), "name a folder in Hugging Face format")
@@ -84,6 +88,8 @@ def check_model(folder: Path, release: WeightsRelease) -> None:
         return
     made = manifest_of(folder, release.pool_id, release.policy_version)
     found = "nothing that could be published" if made is None else made.manifest_hash
+    if made is not None and found != release.manifest_hash and _is_promised(made, release, urls()):
+        return
     if found != release.manifest_hash:
         raise UsageError(
             f"the model folder isn't policy version {release.policy_version}",
@@ -91,6 +97,16 @@ def check_model(folder: Path, release: WeightsRelease) -> None:
             "or other files beside it",
             "give the version's files and no others, or leave --model out: they are fetched",
         )
+
+
+def _is_promised(made: Manifest, release: WeightsRelease, urls: Sequence[str]) -> bool:
+    """Whether the files are those of the version's manifest; no where nobody has it."""
+    version, promised = release.policy_version, release.manifest_hash
+    try:
+        with weights_client() as http:
+            return ask_for_manifest(http, Relays(urls), version, promised, SteadyClock()).shards == made.shards
+    except (ShardCorrupt, Unreachable):
+        return False
 
 
 def _unavailable(release: WeightsRelease, error: ProofpoolError) -> Unreachable:

@@ -11,8 +11,10 @@ import httpx
 import pytest
 
 from protocol.errors import CoordinatorUnreachable, Unreachable, UsageError
-from protocol.shardcast.origin import publish
+from protocol.shardcast.origin import Base, publish
 from protocol.wire import WeightsRelease
+from tests.unit.protocol.shardcast.chain_world import run_of
+from tests.unit.protocol.shardcast.relay_world import release_of
 from verifier.audit.replay.pinned import NUM_KEPT, ModelSource, check_model
 
 ORIGIN = "http://origin.test"
@@ -115,6 +117,24 @@ def test_a_folder_that_was_named_is_the_version_and_nobody_is_asked(
     (checkpoint / ".gitattributes").write_bytes(b"what a download leaves")
     assert ModelSource(checkpoint, servers).folder(release) == checkpoint
     assert servers.num_asked == 0
+
+
+def test_a_bare_folder_of_a_version_with_a_patch_is_held_against_the_manifest_that_servers_have(
+    tmp_path: Path,
+) -> None:
+    run, servers = run_of(tmp_path, 2), Servers()
+    release = release_of(run.manifests[1])
+    published = publish(run.checkpoint(1), tmp_path / "plain", 1, 1)
+    assert published.manifest_hash != release.manifest_hash, "a patch is in the hash"
+    shutil.rmtree(tmp_path / "origin")
+    base = Base(run.checkpoint(0), publish(run.checkpoint(0), tmp_path / "origin", 1, 0))
+    release = release_of(publish(run.checkpoint(1), tmp_path / "origin", 1, 1, base=base))
+    check_model(run.checkpoint(1), release, servers)
+    assert servers.num_asked == 1
+    with pytest.raises(UsageError, match="isn't policy version 1"):
+        check_model(run.checkpoint(0), release, servers)
+    with pytest.raises(UsageError, match="isn't policy version 1"):
+        check_model(run.checkpoint(1), release)
 
 
 def test_another_model_is_named_as_such(release: WeightsRelease, checkpoint: Path, tmp_path: Path) -> None:
