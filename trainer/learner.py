@@ -9,7 +9,7 @@ Source: INTELLECT-2 (arXiv:2505.07291), section 3; the figures of its recipe are
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -49,6 +49,22 @@ class RecipeConfig(BaseModel):
     """What a group's centred rewards are divided by: their standard deviation, or nothing (Dr. GRPO)."""
     lora: LoraConfig | None = None
     """Train adapters alone: a table of its own, below. All parameters are trained without it."""
+
+
+def changed(before: RecipeConfig, now: RecipeConfig) -> dict[str, str]:
+    """Settings that differ, as `objective.clip.epsilon`, each with `before -> now`."""
+    then, here = (dict(_settings(recipe.model_dump(mode="json"))) for recipe in (before, now))
+    names = sorted(then.keys() | here.keys())
+    return {name: f"{then.get(name)} -> {here.get(name)}" for name in names if then.get(name) != here.get(name)}
+
+
+def _settings(table: Mapping[str, object], head: str = "") -> Iterator[tuple[str, object]]:
+    """Of a table and the tables in it, by dotted name."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _settings(value, f"{head}{name}.")
+        else:
+            yield f"{head}{name}", value
 
 
 MOMENTS = ("exp_avg", "exp_avg_sq")

@@ -29,6 +29,7 @@ from trainer.broadcast import Broadcaster
 from trainer.checkpoint import Checkpoint, Start
 from trainer.crew import Crew
 from trainer.held_back import Evaluations
+from trainer.learner import changed
 from trainer.publishing import Publishing
 from trainer.reporting import Reporting
 from trainer.samples import TrainingBatch, UnfitRow
@@ -105,6 +106,8 @@ class Trainer:
             return self.crew.save(0, None, None)
         self.crew.restore(checkpoint)
         get_logger().info("trainer.resumed", policy_version=checkpoint.policy_version)
+        if changes := changed(checkpoint.record.recipe, self.crew.learner.recipe):
+            get_logger().warning("recipe.changed", since=checkpoint.policy_version, changes=changes)
         return checkpoint
 
     def acknowledge(self, checkpoint: Checkpoint) -> bool:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from protocol.api import BatchOffer
 from protocol.errors import ProofpoolError
 from tests.unit.trainer.conftest import weights_of
-from trainer.learner import Learner, RecipeConfig
+from trainer.learner import Learner, RecipeConfig, changed
 from trainer.samples import TrainingBatch
 
 Offer = tuple[BatchOffer, bytes]
@@ -50,6 +50,22 @@ def test_figures_describe_the_batch(make_learner: Callable[..., Learner], batch:
     assert figures.mean_task_reward == pytest.approx(sum(s.task_reward for s in batch.samples) / len(batch.samples))
     assert figures.kl_to_old >= 0
     assert figures.entropy > 0
+
+
+def test_what_changed_of_a_recipe_is_told_by_name() -> None:
+    before = RecipeConfig()
+    assert changed(before, RecipeConfig()) == {}
+    now = RecipeConfig.model_validate(
+        {"learning_rate": 1e-4, "objective": {"clip": {"delta": None}}, "lora": {"targets": ["q_proj"]}}
+    )
+    assert changed(before, now) == {
+        "learning_rate": "3e-07 -> 0.0001",
+        "lora.alpha": "None -> 32.0",
+        "lora.rank": "None -> 16",
+        "lora.seed": "None -> 0",
+        "lora.targets": "None -> ['q_proj']",
+        "objective.clip.delta": "4.0 -> None",
+    }
 
 
 def test_a_gradient_that_isnt_finite_moves_nothing_and_ends_the_step(

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from protocol.api import BatchOffer, BatchRefusal, Freshness, Problem, Status
 from protocol.client import CoordinatorClient
@@ -145,9 +146,10 @@ def start(
         evaluation: EvaluationConfig = EvaluationConfig(),  # noqa: B008
         make_engine: Callable[[], Engine] = no_engine,
         publishing: PublishingConfig = PublishingConfig(),  # noqa: B008
+        learning_rate: float = 1e-2,
     ) -> Trainer:
         stop = stop or threading.Event()
-        recipe = RecipeConfig(learning_rate=1e-2, optimizer_steps=1, warmup_steps=0)
+        recipe = RecipeConfig(learning_rate=learning_rate, optimizer_steps=1, warmup_steps=0)
         coordinator = CoordinatorClient("http://coordinator", transport=httpx.MockTransport(world.answer))
         reporting = Reporting(MetricsFile(tmp_path / "metrics.jsonl"), SystemClock(), Stopwatch(SystemClock()))
         waiting = Waiting(SystemClock(), stop, poll_seconds=0.001)
@@ -291,6 +293,14 @@ def test_kills_at_many_calls_lose_and_double_nothing(world: World, start: Callab
     start().run(num_steps=3)
     assert sorted(world.manifests) == [0, 1, 2, 3]
     assert set(world.consumed) == {1, 2, 3}
+
+
+def test_going_on_with_another_recipe_is_told(start: Callable[..., Trainer]) -> None:
+    start().run(num_steps=1)
+    for learning_rate, told in ((1e-2, []), (5e-3, [{"learning_rate": "0.01 -> 0.005"}])):
+        with capture_logs() as logs:
+            start(learning_rate=learning_rate).run(num_steps=1)
+        assert [entry["changes"] for entry in logs if entry["event"] == "recipe.changed"] == told
 
 
 def test_the_weights_after_a_kill_are_those_of_an_undisturbed_run(
