@@ -39,6 +39,7 @@ KERNEL_FILES = (
     "protocol.sampling_kernels",
     "protocol.engines.decode_kernels",
     "protocol.engines.step_kernel",
+    "protocol.engines.place_kernels",
     "protocol.shardcast.patch_kernels",
 )
 """What `warm` compiles."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from protocol.errors import VerificationFailed
+from protocol.kernels import are_enabled
 from protocol.shardcast.patch_coding import Words
 from protocol.shardcast.patches import TensorChanges
 from protocol.weights import ModelConfig
@@ -45,6 +46,31 @@ class Place:
         """The place of some of the rows."""
         return Place(self.memory, self.rows[first_row : first_row + num_rows], self.columns)
 
+    def holds(self, positions: Tensor, before: Tensor) -> bool:
+        """Whether the elements at int64 [N] flat positions are `before` [N], bits as integers."""
+        memory = as_integers(self.memory)
+        if self._is_compiled:
+            from protocol.engines import place_kernels
+
+            ask = place_kernels.holds_16 if memory.itemsize == 2 else place_kernels.holds_32
+            return ask(*(x.numpy() for x in (memory, self.rows, self.columns, positions, before)))
+        return torch.equal(memory[self.offsets(positions).to(memory.device)], before.to(memory.device))
+
+    def put(self, positions: Tensor, values: Tensor) -> None:
+        """Make the elements at int64 [N] flat positions `values` [N], bits as integers."""
+        memory = as_integers(self.memory)
+        if self._is_compiled:
+            from protocol.engines import place_kernels
+
+            write = place_kernels.put_16 if memory.itemsize == 2 else place_kernels.put_32
+            write(*(x.numpy() for x in (memory, self.rows, self.columns, positions, values)))
+        else:
+            memory[self.offsets(positions).to(memory.device)] = values.to(memory.device)
+
+    @property
+    def _is_compiled(self) -> bool:
+        return self.memory.is_cpu and self.memory.itemsize in (2, 4) and are_enabled()
+
     def offsets(self, positions: Tensor) -> Tensor:
         """Where in `memory` the elements at int64 [N] flat positions of the matrix are."""
         row = torch.div(positions, len(self.columns), rounding_mode="floor")
@@ -71,7 +97,7 @@ class Update:
 
     def __init__(self, changes: Sequence[TensorChanges], places: Places, dtype: torch.dtype) -> None:
         self._dtype = dtype
-        self._writes: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._writes: list[tuple[Place, Tensor, Tensor]] = []
         for change in changes:
             if change.name not in places or change.dtype not in FLOATS:
                 why = f"{change.name:.100} ({change.dtype}) isn't one of its weights"
@@ -81,21 +107,21 @@ class Update:
 
     def write(self) -> None:
         """All changes, each in all of its places."""
-        for memory, offsets, values in self._writes:
-            memory[offsets] = values
+        for place, positions, values in self._writes:
+            place.put(positions, values)
 
     def _prepare(self, change: TensorChanges, place: Place) -> None:
-        memory = as_integers(place.memory)
-        offsets = place.offsets(torch.from_numpy(change.positions)).to(memory.device)
-        if not torch.equal(memory[offsets], self._held(change.before, change.dtype, place)):
+        positions = torch.from_numpy(change.positions)
+        is_inside = int(positions.max()) < len(place.rows) * len(place.columns)
+        if not is_inside or not place.holds(positions, self._held(change.before, change.dtype, place)):
             why = f"{change.name:.100} differs from the version that the patch builds on"
             raise VerificationFailed("the engine holds other weights than the patch is for", why, LOAD)
-        self._writes.append((memory, offsets, self._held(change.values, change.dtype, place)))
+        self._writes.append((place, positions, self._held(change.values, change.dtype, place)))
 
     def _held(self, words: Words, dtype: str, place: Place) -> Tensor:
         """A file's values as a place holds them, bits as integers."""
         stored = torch.from_numpy(words.view(f"i{words.itemsize}")).view(FLOATS[dtype])
-        return as_integers(stored.to(self._dtype).to(place.memory.dtype)).to(place.memory.device)
+        return as_integers(stored.to(self._dtype).to(place.memory.dtype))
 
 
 def require_same_model(held: Path, folder: Path) -> None:

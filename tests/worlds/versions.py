@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from protocol.shardcast.patches import diff
-from protocol.weights import WEIGHTS_FILE, ModelConfig, save_checkpoint
+from protocol.weights import ModelConfig, save_checkpoint
+from protocol.weights_parts import WEIGHTS_FILE
 
 CHANGED_SHARE = 0.02
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,13 +18,14 @@ from torch import Tensor
 
 from protocol.engines import packed_linear, whole_step
 from protocol.engines.base import Request, generate, requests_of
-from protocol.engines.places import Update
+from protocol.engines.places import Place
 from protocol.engines.torch import TorchEngine
 from protocol.errors import MalformedFile, ProofpoolError, VerificationFailed
 from protocol.prover import proofs_of
 from protocol.rules import SamplingRules, ToplocRules
 from protocol.shardcast.patches import diff
-from protocol.weights import WEIGHTS_FILE, ModelConfig, save_checkpoint
+from protocol.weights import ModelConfig, save_checkpoint
+from protocol.weights_parts import WEIGHTS_FILE
 from tests.unit.protocol.engines.test_decoder import BIASED, GROUPED, MULTI_HEAD, make_weights
 from tests.worlds.versions import Versions
 
@@ -254,14 +258,16 @@ def test_an_engine_that_was_written_half_generates_nothing(
     make_versions: MakeVersions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     versions = make_versions("llama-tied")
-    engine, write = loaded(versions.folder(0)), Update.write
+    engine, put, written = loaded(versions.folder(0)), Place.put, list[Place]()
 
-    def fail_after_some(update: Update) -> None:
-        update._writes[3:] = [(torch.zeros(1), torch.zeros(1, dtype=torch.int64), torch.zeros(2))]
-        write(update)
+    def fail_after_some(place: Place, positions: Tensor, values: Tensor) -> None:
+        if len(written) == 3:
+            raise MemoryError
+        written.append(place)
+        put(place, positions, values)
 
-    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
-        patched.setattr(Update, "write", fail_after_some)
+    with monkeypatch.context() as patched, pytest.raises(MemoryError):
+        patched.setattr(Place, "put", fail_after_some)
         engine.apply([versions.patch(0, 1)], versions.folder(1))
     with pytest.raises(ProofpoolError, match="no weights"):
         engine.add(make_requests(versions.config))
@@ -280,3 +286,37 @@ def test_where_packed_weights_cannot_be_reached_the_version_is_to_be_loaded(
         patched.setattr(packed_linear, "_can_reach_packed", lambda: False)
         engine.apply([versions.patch(0, 1)], versions.folder(1))
     check_same(engine, versions, 0, torch.float32)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from protocol.engines.places import Place
+from protocol.engines.torch import TorchEngine
+
+home, put, written = Path(sys.argv[1]), Place.put, []
+
+def die_after_some(place, positions, values):
+    if len(written) == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    written.append(place)
+    put(place, positions, values)
+
+Place.put = die_after_some
+engine = TorchEngine(4, torch.bfloat16)
+engine.load(home / "v0")
+engine.apply([home / "0-1.patch"], home / "v1")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_killed_between_two_writes_leaves_files_from_which_a_restart_loads(make_versions: MakeVersions) -> None:
+    """A bf16 engine's memory is in part a private mapping of the file that it loaded."""
+    versions = make_versions("llama-untied")
+    files = {path: path.read_bytes() for path in versions.home.rglob("*") if path.is_file()}
+    child = subprocess.run([sys.executable, "-c", KILLED, str(versions.home)], check=False)
+    assert child.returncode == -signal.SIGKILL
+    assert files == {path: path.read_bytes() for path in versions.home.rglob("*") if path.is_file()}
+    check_same(loaded(versions.folder(1), torch.bfloat16), versions, 1, torch.bfloat16)
