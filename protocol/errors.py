@@ -22,6 +22,7 @@
     ├── NotFound                      1   an id that names nothing here
     ├── NotEligible                   6   not registered, too little stake, wrong version
     │   └── RolloutTooLong                more tokens than the engine has room for, as it is set up
+    ├── SandboxBroken                 1   a sandbox didn't start, or was ended by the machine
     └── Rejected                      7   refused by the protocol, with a RejectReason
 
 An error says what happened, why (with the values) and what to do; the command line prints
@@ -149,6 +150,10 @@ class CoordinatorUnreachable(Unreachable):
 
 class RankLost(Unreachable):
     """Another process of the same trainer ended, or didn't answer within the ranks' deadline."""
+
+
+class SandboxBroken(ProofpoolError):
+    """A sandbox couldn't be started, or was ended from outside: a fault of this machine, never of a program."""
 
 
 class NotFound(ProofpoolError):

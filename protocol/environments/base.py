@@ -23,7 +23,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeIn
 
 from protocol.canonical import canonical_hash
 from protocol.chat_template import rendered, template_identity
-from protocol.errors import UsageError
+from protocol.errors import ConfigError, UsageError
 from protocol.randomness import SeedStream
 from protocol.tokenizer import Tokenizer
 
@@ -243,6 +243,10 @@ class Environment(ABC):
             return judgement
         other = None if judgement.other is None else float(judgement.other == PASS_REWARD)
         return Judgement(float(judgement.score == PASS_REWARD), other, judgement.certain)
+
+    def judge_fault(self) -> ConfigError | None:
+        """What this machine lacks for judging answers, though problems can be had; None where it lacks nothing."""
+        return None
 
     def judge_again(self, problem: Problem, completion: Sequence[int], found: Judgement) -> Judgement:
         """Asked before a claim that contradicts `found` counts against anybody: environments that run what a model

@@ -24,10 +24,11 @@ from protocol.environments.code_tests import CodeTest, tests_of
 from protocol.environments.from_file import FileEnvironment, ProblemFileConfig
 from protocol.environments.problem_files import FileProblem
 from protocol.errors import ConfigError
+from protocol.sandbox.bubblewrap import sandbox_fault
 from protocol.sandbox.limits import Limits
 from protocol.sandbox.pool import Pool, shared_pool
 from protocol.sandbox.process import Run
-from protocol.sandbox.verdict import Verdict, judge
+from protocol.sandbox.verdict import KILLED, Verdict, judge
 from protocol.tokenizer import Tokenizer
 
 VERSION = 1
@@ -66,6 +67,10 @@ class Code(FileEnvironment):
             if again.score != found.score:
                 return Judgement(found.score, again.score, certain=False)
         return found
+
+    def judge_fault(self) -> ConfigError | None:
+        """See the base class: judging takes bubblewrap."""
+        return sandbox_fault()
 
     @property
     def _pool(self) -> Pool:
@@ -109,7 +114,7 @@ class Code(FileEnvironment):
         verdict = judge(run, self.config.limits, is_right)
         if verdict.certain or run.ending != "exited":
             return verdict
-        if run.exit_code != 0 or not is_right:
+        if run.exit_code != 0:
             return self._with_more_memory(code, test, verdict)
         for _ in range(NUM_LOOKS - 1):
             again = self._pool.run(test.job(code))
@@ -120,10 +125,10 @@ class Code(FileEnvironment):
         return verdict
 
     def _with_more_memory(self, code: str, test: CodeTest, verdict: Verdict) -> Verdict:
-        """What fails with twice the memory as well fails on every machine."""
+        """What fails with twice the memory as well fails on every machine; what a machine kills again is uncertain."""
         run = self._pool.run(replace(test.job(code), memory_factor=2))
         is_right = run.ending == "exited" and run.exit_code == 0 and test.is_right(run)
-        return verdict if is_right else replace(verdict, certain=True)
+        return verdict if is_right or run.exit_code == KILLED else replace(verdict, certain=True)
 
 
 def _judgement(verdicts: list[Verdict]) -> Judgement:

@@ -53,8 +53,11 @@ def load_environment(name: str, config: dict[str, Any], tokenizer: Tokenizer) ->
     return environment
 
 
-def environment_of(rules: EnvironmentRules, tokenizer: Tokenizer) -> Environment:
-    """The environment that a pool's rules name; raises ConfigError unless its hash is the one in the rules."""
+def environment_of(rules: EnvironmentRules, tokenizer: Tokenizer, *, judges: bool = True) -> Environment:
+    """The environment that a pool's rules name; raises ConfigError unless its hash is the one in the rules.
+
+    `judges` false: for its problems alone, on a machine that can't judge answers perhaps.
+    """
     environment = load_environment(rules.name, rules.config, tokenizer)
     if environment.environment_hash != rules.environment_hash:
         raise ConfigError(
@@ -62,6 +65,8 @@ def environment_of(rules: EnvironmentRules, tokenizer: Tokenizer) -> Environment
             f"{environment.environment_hash} against {rules.environment_hash}",
             "install the package version and the tokenizer that the pool uses",
         )
+    if judges and (fault := environment.judge_fault()):
+        raise fault
     return environment
 
 

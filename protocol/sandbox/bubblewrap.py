@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from functools import cache
 
-from protocol.errors import ConfigError, ProofpoolError
+from protocol.errors import ConfigError
 from protocol.sandbox.interpreter import ROOM, interpreter
 from protocol.sandbox.limits import Limits
 
@@ -36,10 +36,6 @@ DEVICES = (("/dev/null", "/dev/null"), ("/dev/zero", "/dev/zero"), ("/dev/zero",
 """Random bytes are zeros, so that an answer that draws does the same on worker and verifier."""
 
 
-class SandboxBroken(ProofpoolError):
-    """A sandbox couldn't be started or didn't come up: a fault of this machine, never of a program."""
-
-
 def bubblewrap_path() -> str:
     """Where `bwrap` is; raises ConfigError naming the package where it isn't."""
     found = shutil.which("bwrap")
@@ -51,7 +47,7 @@ def bubblewrap_path() -> str:
 def command(limits: Limits, seccomp_fd: int, info_fd: int) -> list[str]:
     """The whole command line but for the two descriptors that `inside.py` is told."""
     python = interpreter()
-    arguments = [*_as_nobody(), bubblewrap_path(), "--unshare-all", "--unshare-user", "--uid", USER, "--gid", USER]
+    arguments = [*_launcher(), "--unshare-all", "--unshare-user", "--uid", USER, "--gid", USER]
     arguments += ["--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
     arguments += ["--clearenv"]
     for name, value in ENVIRONMENT.items():
@@ -67,15 +63,16 @@ def command(limits: Limits, seccomp_fd: int, info_fd: int) -> list[str]:
     return arguments
 
 
-def _as_nobody() -> list[str]:
-    """Root starts sandboxes as a user without any rights: what the kernel counts and refuses is refused to that one."""
+def _launcher() -> list[str]:
+    """bubblewrap; root starts it as a user without any rights, for whom the kernel counts threads and refuses files."""
+    bubblewrap = bubblewrap_path()
     if os.geteuid() != 0:
-        return []
+        return [bubblewrap]
     found = shutil.which("setpriv")
     if found is None:
         todo = "apt install util-linux, or run as another user than root"
         raise ConfigError("root can't start sandboxes here", "setpriv (util-linux) isn't installed", todo)
-    return [found, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    return [found, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", bubblewrap]
 
 
 @cache
@@ -88,7 +85,7 @@ def counts_threads_by_namespace() -> bool:
 def sandbox_fault() -> ConfigError | None:
     """What keeps this machine from running programs in a sandbox; None where nothing does. Takes some milliseconds."""
     try:
-        arguments = [*_as_nobody(), bubblewrap_path(), "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "true"]
+        arguments = [*_launcher(), "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "true"]
     except ConfigError as error:
         return error
     ended = subprocess.run(arguments, capture_output=True, text=True)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import cache
 from threading import Lock
 
-from protocol.sandbox.bubblewrap import SandboxBroken
+from protocol.errors import SandboxBroken
 from protocol.sandbox.limits import Limits
 from protocol.sandbox.process import Job, Run, SandboxProcess
 

@@ -16,8 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from protocol.errors import SandboxBroken
 from protocol.sandbox import account
-from protocol.sandbox.bubblewrap import ALLOW_NAMESPACES, SandboxBroken, command, counts_threads_by_namespace
+from protocol.sandbox.bubblewrap import ALLOW_NAMESPACES, command, counts_threads_by_namespace
 from protocol.sandbox.exchange import CHUNK_BYTES, Exchange, Outlet
 from protocol.sandbox.inside import READY
 from protocol.sandbox.limits import Limits
@@ -26,6 +27,7 @@ from protocol.sandbox.seccomp import filter_program
 Ending = Literal["exited", "cpu", "idle", "output", "last_resort"]
 LOOK_SECONDS = 0.05
 MAX_ERROR_BYTES = 4096
+MEMORY = "is the machine short of memory? see dmesg"
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,10 @@ class SandboxProcess:
         self._open.add(self._child)
 
     def run(self, job: Job) -> Run:
-        """Runs the job to its end or the end of its limits, and closes. Raises SandboxBroken if it didn't come up."""
+        """Runs the job to its end or the end of its limits, and closes.
+
+        Raises SandboxBroken if it didn't come up, or if bubblewrap itself was ended from outside.
+        """
         try:
             self.await_warm()
             return self._run(job)
@@ -167,6 +172,8 @@ class SandboxProcess:
         self._kill()
         _, status, rusage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
+        if self._process.returncode < 0:
+            raise SandboxBroken("a sandbox was ended from outside", f"signal {-self._process.returncode}", MEMORY)
         used.cpu = max(0.0, rusage.ru_utime + rusage.ru_stime - before)
         used.wall = time.monotonic() - used.start
         return Run(

@@ -20,6 +20,8 @@ from protocol.sandbox.limits import Limits
 from protocol.sandbox.process import Run
 
 NEAR_MEMORY_LIMIT = 0.8
+KILLED = 128 + 9
+"""Within a sandbox nothing can kill the program: the machine did, when it was short of memory."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ def judge(run: Run, limits: Limits, is_right: bool) -> Verdict:
     """`is_right`: whether what the run gave out is what was expected. The limits are those that it ran under."""
     if run.ending == "last_resort":
         return Verdict(False, False, f"still busy after {run.wall_seconds:.0f} s on a machine that is too")
+    if run.ending == "exited" and run.exit_code == KILLED:
+        return Verdict(False, False, "it was killed from outside, or says so")
     if run.ending != "exited":
         return Verdict(False, True, _ENDINGS[run.ending])
     if run.exit_code != 0 or not is_right:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.fuzz.api_targets import API_TARGETS
 from tests.fuzz.chain_targets import CHAIN_TARGETS
+from tests.fuzz.code_targets import CODE_TARGETS
 from tests.fuzz.config_targets import CONFIG_TARGETS
 from tests.fuzz.file_targets import FILE_TARGETS
 from tests.fuzz.message_targets import MESSAGE_TARGETS
@@ -16,5 +17,6 @@ TARGETS: dict[str, Target] = {
     for target in (
         *(*FILE_TARGETS, *MESSAGE_TARGETS, *CONFIG_TARGETS, *CHAIN_TARGETS, *API_TARGETS, *VERDICT_TARGETS),
         *PATCH_TARGETS,
+        *CODE_TARGETS,
     )
 }

@@ -161,7 +161,8 @@ class Questions:
             return Known(rules, None, is_checked=False, unavailable=why)
         try:
             if self._tokenizer is not None:
-                return Known(rules, environment_of(rules.environment, self._tokenizer), is_checked=True)
+                environment = environment_of(rules.environment, self._tokenizer, judges=False)
+                return Known(rules, environment, is_checked=True)
             environment = load_environment(rules.environment.name, rules.environment.config, _no_tokenizer())
         except ConfigError as error:
             return Known(rules, None, is_checked=False, unavailable=f"{error.what}: {error.why}")

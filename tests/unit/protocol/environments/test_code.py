@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,9 @@ from protocol.environments.code import Code, CodeConfig, _judgement
 from protocol.environments.code_answer import MAX_CHARACTERS, program_in
 from protocol.environments.code_tests import same_text, same_value
 from protocol.environments.problem_files import DATASETS_VARIABLE, ProblemFile
-from protocol.environments.registry import load_environment
+from protocol.environments.registry import environment_of, load_environment
 from protocol.errors import ConfigError
+from protocol.rules import EnvironmentRules
 from protocol.sandbox.verdict import Verdict
 from protocol.tokenizer import Tokenizer
 from tests.sandboxes import require_sandbox
@@ -279,6 +281,27 @@ def test_the_registry_knows_it_and_refuses_rows_without_tests(
         load_environment("code", written({"answer": 1}), tokenizer)
     with pytest.raises(ConfigError, match="configuration is wrong"):
         load_environment("code", {**written(STDIN), "limits": {"cpu_seconds": 0}}, tokenizer)
+
+
+def test_a_machine_that_cannot_judge_is_told_before_it_works(
+    code_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = code_world.environment
+    rules = EnvironmentRules(
+        name="code", config=environment.config.model_dump(), environment_hash=environment.environment_hash
+    )
+    assert environment_of(rules, environment.tokenizer).environment_hash == environment.environment_hash
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(ConfigError, match="apt install bubblewrap"):
+        environment_of(rules, environment.tokenizer)
+    assert environment_of(rules, environment.tokenizer, judges=False).num_problems == environment.num_problems
+
+
+def test_a_program_that_says_it_was_killed_is_uncertain(code_world: World) -> None:
+    found = code_world.environment.judge_text(
+        code_world.problems["bits_0_stdin"], "```python\nimport os\nos._exit(137)\n```"
+    )
+    assert (found.score, found.certain) == (0.0, False)
 
 
 def test_limits_are_in_the_hash(code_world: World) -> None:

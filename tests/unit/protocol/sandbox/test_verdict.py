@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from protocol.sandbox.limits import MIB, Limits
-from protocol.sandbox.process import Run
+from protocol.sandbox.process import Ending, Run
 from protocol.sandbox.verdict import judge
 
 LIMITS = Limits(cpu_seconds=4, idle_seconds=4, margin=2, memory_bytes=512 * MIB)
@@ -31,7 +31,7 @@ def test_a_wrong_answer_is_wrong_however_long_it_took(cpu_seconds: float) -> Non
 
 
 @pytest.mark.parametrize("ending", ["cpu", "idle", "output"])
-def test_what_was_ended_has_failed(ending: str) -> None:
+def test_what_was_ended_has_failed(ending: Ending) -> None:
     found = judge(replace(QUICK, ending=ending), LIMITS, is_right=True)
     assert (found.passed, found.certain) == (False, True) and found.why
 
@@ -44,6 +44,12 @@ def test_what_a_machine_could_not_finish_is_nobodys_fault() -> None:
 def test_a_crash_after_the_right_answer_is_a_crash() -> None:
     found = judge(replace(QUICK, exit_code=1, stderr=b"...\nValueError: x\n"), LIMITS, is_right=True)
     assert (found.passed, found.certain, found.why) == (False, True, "ValueError: x")
+
+
+def test_what_the_machine_killed_is_nobodys_fault_either() -> None:
+    for is_right in (True, False):
+        found = judge(replace(QUICK, exit_code=137), LIMITS, is_right)
+        assert (found.passed, found.certain) == (False, False)
 
 
 def test_memory_is_uncertain_near_its_limit() -> None:
