@@ -79,7 +79,7 @@ class Code(FileEnvironment):
     def _check(self, problem: FileProblem) -> None:
         try:
             tests_of(problem.verification_info)
-        except (AttributeError, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"the problem {problem.problem_id!r} has no tests that can be run", str(error)) from error
 
     def _answer(self, spoken: str) -> str | None:

@@ -53,6 +53,8 @@ def tests_of(info: dict[str, Any]) -> tuple[CodeTest, ...]:
     """Raises ValueError for anything that is no set of tests for Python."""
     inner = info.get("ground_truth", info)
     inner = json.loads(inner) if isinstance(inner, str) else inner
+    if not isinstance(inner, dict | list):
+        raise ValueError(f"its tests must be an object or a list, not {type(inner).__name__}")
     language = (inner if isinstance(inner, dict) else info).get("language") or "python"
     if str(language).lower() not in PYTHON:
         raise ValueError(f"its tests are for {str(language)[:40]!r}: there is a sandbox for Python only")

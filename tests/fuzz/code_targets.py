@@ -85,6 +85,6 @@ def _problems() -> list[bytes]:
 CODE_TARGETS = (
     Target("code_answer", find_program, (), _answers),
     Target("code_output", judge_output, (), _outputs),
-    Target("code_tests", read_tests, (ValueError, RecursionError, AttributeError, TypeError), _tests, is_json=True),
+    Target("code_tests", read_tests, (ValueError, RecursionError), _tests, is_json=True),
     Target("problem_file", read_problems, (MalformedFile,), _problems),
 )
