@@ -19,6 +19,7 @@ from torch import Tensor
 from protocol.api import BatchOffer
 from protocol.canonical import hex0x
 from protocol.checks.bounds import MAX_LOGPROB, MAX_REWARD, MIN_LOGPROB
+from protocol.checks.case import MAX_PROMPT_TOKENS
 from protocol.errors import MalformedRow, VerificationFailed
 from protocol.rollouts import Rollout, read_rollouts
 from protocol.rules import Rules
@@ -95,7 +96,8 @@ def read_batch(
     found = hex0x(hashlib.sha256(file).digest())
     if found != offer.file_sha256:
         raise VerificationFailed("a batch file isn't the one offered", f"sha256 {found}, not {offer.file_sha256}")
-    longest = max(offer.num_tokens, rules.sampling.max_new_tokens)
+    # `limits` judge prompts; a batch's own number of tokens, which counts outputs alone, says nothing of them.
+    longest = max(MAX_PROMPT_TOKENS, rules.sampling.max_new_tokens)
     try:
         _, rollouts = read_rollouts(file, max_rows=offer.num_rollouts, max_tokens=longest)
     except MalformedRow as error:

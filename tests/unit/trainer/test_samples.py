@@ -36,6 +36,17 @@ def test_samples_carry_the_files_tokens_and_derived_advantages(
     assert samples[0].advantage > 0 > samples[1].advantage
 
 
+def test_a_prompt_may_be_longer_than_all_outputs_of_a_batch(
+    make_offer: Callable[..., Offer], make_rollout: Callable[..., Rollout], rules: Rules
+) -> None:
+    prompt = np.full(LIMITS.max_positions - 12, 3, dtype=np.int32)
+    offer, file = make_offer(first=replace(make_rollout(0), input_tokens=prompt))
+    num_outputs = sum(make_rollout(number).num_units for number in range(offer.num_rollouts))
+    assert num_outputs < len(prompt)
+    batch = read_batch(offer.model_copy(update={"num_tokens": num_outputs}), file, rules, LIMITS)
+    assert len(batch.samples[0].tokens) > num_outputs
+
+
 def test_of_equal_task_rewards_the_one_nearer_its_target_length_gains(
     make_rollout: Callable[..., Rollout], rules: Rules
 ) -> None:
