@@ -23,6 +23,7 @@ from protocol.shardcast import document
 from protocol.shardcast import transfer as transfer_module
 from protocol.shardcast.assembly import Assembly
 from protocol.shardcast.client import Fetched, fetch
+from protocol.shardcast.document import ROUNDS
 from protocol.shardcast.line import LINE_TIMEOUT_SECONDS, weights_client
 from protocol.shardcast.manifest import Manifest
 from protocol.shardcast.relays import Relays
@@ -156,6 +157,23 @@ def test_shards_that_are_not_there_yet_are_waited_for_if_the_caller_is_patient(t
             got([one.url], manifest, tmp_path / "got")
         watch = threading.Thread(
             target=lambda: _when(lambda: one.shards.count(last.name) > 6, lambda: late.rename(last))
+        )
+        watch.start()
+        fetched = got([one.url], manifest, tmp_path / "got", wait_seconds=60.0)
+        watch.join()
+    assert files_of(fetched.folder) == files_of(tmp_path / "checkpoint")
+
+
+def test_a_manifest_that_is_not_there_yet_is_waited_for_if_the_caller_is_patient(tmp_path: Path) -> None:
+    manifest = published(tmp_path)
+    file = tmp_path / "origin/versions/0/manifest.json"
+    late = file.rename(tmp_path / "late")
+    with relay(tmp_path / "origin") as one:
+        with pytest.raises(Unreachable, match=r"hands out versions/0/manifest\.json"):
+            got([one.url], manifest, tmp_path / "got")
+        assert len(one.requests) == ROUNDS
+        watch = threading.Thread(
+            target=lambda: _when(lambda: len(one.requests) > 3 * ROUNDS, lambda: late.rename(file))
         )
         watch.start()
         fetched = got([one.url], manifest, tmp_path / "got", wait_seconds=60.0)
@@ -336,6 +354,7 @@ FETCH = """
 import sys
 from pathlib import Path
 from protocol.shardcast.client import fetch
+from protocol.shardcast.document import ROUNDS
 from protocol.shardcast.line import LINE_TIMEOUT_SECONDS, weights_client
 from protocol.wire import WeightsRelease
 url, destination, promised = sys.argv[1:]
