@@ -26,6 +26,7 @@ from protocol.errors import ChainError, ProofpoolError
 from protocol.rules import Rules
 from testnet import genesis, profile, roles
 from testnet.accounts import Accounts, Provider
+from testnet.arrivals import Arrivals
 from testnet.chain.node import start_node
 from testnet.folder import check_room
 from testnet.observer import Observer
@@ -77,11 +78,14 @@ class Run:
         self._ends.callback(self.coordinator.close)
         (self.run_dir / METRICS.name).symlink_to(METRICS)
         self.observer = Observer(self.coordinator, self.run_dir, self.run_dir / METRICS)
+        logs = {name: process.log for name, process in self.processes.items()}
+        self.arrivals = Arrivals(logs["trainer"], {name: logs[name] for name in self._workers})
 
     def turn(self) -> None:
         """Look, start and stop what is due, and make sure that nobody died of something that isn't ours."""
         self._at_work = [name for name in self._workers if self.processes[name].is_running()]
         self.observer.look()
+        self.arrivals.look()
         check_room(self.run_dir)
         if self.first_accept_seconds is None and self.observer.tally.accepted:
             self.first_accept_seconds = round(self.seconds, 1)
@@ -154,6 +158,7 @@ class Run:
             waiting=what,
             waiting_seconds=since,
             restarted=list(self.restarted),
+            versions=self.arrivals.versions,
         )
 
     @property

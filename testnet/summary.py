@@ -13,6 +13,7 @@ from rich.console import Console
 
 from protocol.signing import checksummed
 from testnet.accounts import Provider
+from testnet.arrivals import VersionArrivals, told_of_all
 from testnet.closing import Findings
 from testnet.evidence import BUNDLES
 from testnet.hints import offline_commands
@@ -58,6 +59,8 @@ class Summary(BaseModel):
     trusted_head: str
     first_accept_seconds: float | None
     wall_seconds: float
+    versions: tuple[VersionArrivals, ...]
+    """How each version reached the workers."""
     run_dir: str
     checks: dict[str, bool]
     """What a run has to show; the exit code is 0 only if all hold."""
@@ -98,6 +101,7 @@ def summarise(run: Run, findings: Findings, rates: list[float], wall_seconds: fl
         trusted_head=findings.trusted_head,
         first_accept_seconds=run.first_accept_seconds,
         wall_seconds=round(wall_seconds, 1),
+        versions=run.arrivals.versions,
         run_dir=str(run.run_dir),
         checks=checks,
     )
@@ -149,6 +153,7 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
         ("slashed", ", ".join(f"{summary.names[a]}: provider {checksummed(a)}" for a in summary.slashed) or "nobody"),
         ("credits", f"{_credits(summary.credits_paid_wei)} paid, {_credits(summary.credits_owed_wei)} owed: {OWED}"),
         ("log root", summary.ledger_root),
+        ("weights", told_of_all(summary.versions)),
         ("first accepted", f"after {summary.first_accept_seconds} s"),
         ("took", f"{summary.wall_seconds} s on {summary.chain}"),
         ("run folder", summary.run_dir),

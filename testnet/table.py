@@ -6,7 +6,7 @@ In: a `Tally` and the step figures of the trainer. Out: text on stderr, since st
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -15,9 +15,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from testnet.arrivals import VersionArrivals, saved_share, told
 from testnet.tally import Tally
 
 STEPS_SHOWN = 6
+VERSIONS_SHOWN = 3
 REPORT_SECONDS = 30.0
 
 
@@ -42,6 +44,8 @@ class Progress:
     waiting_seconds: float = 0.0
     restarted: list[str] = field(default_factory=list)
     """Processes that were killed and started again."""
+    versions: Sequence[VersionArrivals] = ()
+    """How policy versions reached the workers."""
 
 
 class RunTable:
@@ -54,6 +58,7 @@ class RunTable:
         self._last_line = ""
         self._last_seconds = 0.0
         self._num_restarted = 0
+        self._num_told = 0
 
     def __enter__(self) -> RunTable:
         if self._live:
@@ -75,8 +80,15 @@ class RunTable:
         if line != self._last_line:
             self._last_line = line
             self._print(progress.seconds, line)
+            self._tell_arrivals(progress)
         elif progress.seconds - self._last_seconds >= REPORT_SECONDS:
             self._print(progress.seconds, _waiting_line(progress))
+
+    def _tell_arrivals(self, progress: Progress) -> None:
+        """Of each version once, when the next one is announced: by then workers have it, or skip it."""
+        for version in progress.versions[self._num_told : -1]:
+            self._print(progress.seconds, f"weights {told(version)}")
+        self._num_told = max(self._num_told, len(progress.versions) - 1)
 
     def _print(self, seconds: float, line: str) -> None:
         self._last_seconds = seconds
@@ -85,7 +97,7 @@ class RunTable:
     def _picture(self, progress: Progress) -> Group:
         head = Text(f"TESTNET  {progress.seconds:.0f} s  {summary_line(progress)}", style="bold cyan")
         waiting = Text(_waiting_line(progress), style="dim")
-        return Group(head, self._workers(progress.tally), _steps(progress), waiting)
+        return Group(head, self._workers(progress.tally), _steps(progress), _versions(progress), waiting)
 
     def _workers(self, tally: Tally) -> Table:
         table = Table(box=None, pad_edge=False)
@@ -119,6 +131,29 @@ def summary_line(progress: Progress) -> str:
 
 def _waiting_line(progress: Progress) -> str:
     return f"waiting for {progress.waiting} since {progress.waiting_seconds:.0f} s"
+
+
+def _versions(progress: Progress) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("weights", "workers", "by patches", "first (s)", "last (s)", "fetched (KB)", "saved"):
+        table.add_column(column, justify="right")
+    for version in progress.versions[-VERSIONS_SHOWN:]:
+        table.add_row(
+            f"v{version.policy_version}",
+            str(version.num_workers),
+            str(version.num_workers - version.num_by_way.get("whole", 0)),
+            *(
+                "–" if seconds is None else f"{seconds:.1f}"
+                for seconds in (version.first_seconds, version.last_seconds)
+            ),
+            f"{version.fetched_bytes / 1000:.0f}",
+            f"{saved_share(version):.0%}",
+        )
+    return table
+
+
+def _seconds(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds:.1f}"
 
 
 def _steps(progress: Progress) -> Table:

@@ -34,7 +34,7 @@ from worker.membership import Membership
 from worker.patience import Patience
 
 JOIN_SECONDS = 1.0
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 20.0
 """Without progress, for shards that relays are only about to have: a version is fetched while it spreads."""
 UNBOUNDED = Bounds()
 

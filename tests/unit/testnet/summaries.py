@@ -1,5 +1,6 @@
 """A summary to print: of a run that did what it should."""
 
+from testnet.arrivals import VersionArrivals
 from testnet.summary import Summary
 
 SUMMARY = Summary(
@@ -27,6 +28,17 @@ SUMMARY = Summary(
     trusted_head="7:90:0x" + "01" * 32,
     first_accept_seconds=30.1,
     wall_seconds=200.5,
+    versions=(
+        VersionArrivals(
+            policy_version=1,
+            num_workers=2,
+            first_seconds=0.4,
+            last_seconds=1.2,
+            num_by_way={"patches": 2},
+            fetched_bytes=20_000,
+            saved_bytes=2_000_000,
+        ),
+    ),
     run_dir="/runs/0001",
     checks={"audit": True, "all steps taken": True},
 )

@@ -436,6 +436,12 @@ def rules(model_folder: Path) -> Rules:
     )
 
 
+@pytest.fixture(autouse=True)
+def impatient_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is on its way to the fake pool's relay: what isn't there isn't waited for."""
+    monkeypatch.setattr("worker.weights.WAIT_SECONDS", 0.0)
+
+
 @pytest.fixture
 def pool(
     tmp_path: Path, rules: Rules, model_folder: Path, domain: SigningDomain, make_signer: Callable[[int], Signer]

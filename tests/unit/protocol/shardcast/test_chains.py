@@ -25,7 +25,7 @@ from protocol.shardcast.origin import Base, publish
 from protocol.shardcast.patches import apply_patches, diff
 from tests.unit.protocol.shardcast.chain_world import SHARD_BYTES, Run, run_of
 from tests.unit.protocol.shardcast.relay_world import files_of, release_of
-from tests.unit.protocol.shardcast.stored import bf16_tensors, write
+from tests.unit.protocol.shardcast.stored import Tensors, bf16_tensors, versions, write
 from tests.unit.protocol.shardcast.test_shardcast import URL, serving
 
 WEIGHTS = "model.safetensors"
@@ -116,7 +116,7 @@ def test_a_version_in_patches_only_has_no_weights_of_its_own(tmp_path: Path) -> 
     assert not list((run.origin / "versions/1").glob("**/.*"))
 
 
-@settings(max_examples=10)
+@settings(max_examples=8)
 @given(
     num_versions=st.integers(1, 5),
     snapshot_every=st.sampled_from([1, 2, 3, 100]),
@@ -137,6 +137,26 @@ def test_any_mix_of_kept_versions_gives_the_right_bytes(
             if version in damaged:
                 spoil(version_folder(got, version) / WEIGHTS)
         check(run, Served(run.origin).fetch(run.manifests[-1], got), num_versions - 1)
+
+
+@settings(max_examples=4)
+@given(pair=versions(), parts=st.integers(2, 3))
+def test_a_model_in_several_files_comes_as_a_patch_for_each(pair: tuple[Tensors, Tensors], parts: int) -> None:
+    """Whatever changes in them, tensors that go from one file to another included."""
+    with TemporaryDirectory() as name:
+        root, manifests = Path(name), list[Manifest]()
+        for version, tensors in enumerate(pair):
+            folder = root / str(version)
+            folder.mkdir()
+            for part in range(parts):
+                inside = {key: one for place, (key, one) in enumerate(tensors.items()) if place % parts == part}
+                write(folder / f"model-{part}.safetensors", inside)
+            base = Base(root / "0", manifests[0]) if version else None
+            manifests.append(publish(folder, root / "origin", 1, version, SHARD_BYTES, base=base))
+        Served(root / "origin").fetch(manifests[0], root / "got")
+        fetched = Served(root / "origin").fetch(manifests[1], root / "got")
+        assert files_of(fetched.folder) == files_of(root / "1")
+        assert len(fetched.patches) == (parts if fetched.way == "patches" else 0)
 
 
 def spoil(path: Path, place: int = -1) -> None:
