@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from protocol.environments.registry import environment_of
 from protocol.errors import ConfigError, UsageError
 from protocol.rules import Rules
+from protocol.setting_names import key_of, names_of
 from protocol.tokenizer import Tokenizer
 from protocol.weights import ModelConfig
 from protocol.weights_file import WeightsFile
@@ -54,6 +55,6 @@ def _check_table(name: str, table: Mapping[str, Any], shape: type[Table]) -> Tab
         return shape.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join([name, *(str(part) for part in first["loc"])])
+        key = key_of((name, *names_of(shape, first["loc"])))
         why = f"{first['msg']} (got {first['input']!r})"
         raise ConfigError(f"the testnet's plan is wrong at `{key}`", why, "docs/trainer.md has all settings") from error

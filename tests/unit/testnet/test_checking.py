@@ -164,3 +164,16 @@ def test_the_example_in_the_docs_is_the_one_that_ships() -> None:
     page = (ROOT / "docs" / "testnet.md").read_text()
     for name in ("rules.json", "plan.toml"):
         assert textwrap.indent((EXAMPLE / name).read_text(), "    ") in page
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ({"recipe": {"lora": {"rank": 0}}}, r"recipe\.lora\.rank"),
+        ({"recipe": {"betas": [0.1, 2]}}, r"recipe\.betas\[1\]"),
+        ({"scale": {"device": "tpu"}}, r"scale\.device"),
+    ],
+)
+def test_a_wrong_setting_of_the_trainer_is_named_as_the_plan_has_it(table: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError, match=f"wrong at `{key}`"):
+        check_task(Plan.model_validate(table))

@@ -1,12 +1,14 @@
 """How much more resident memory a process has at the peak of two steps than after a step of next to nothing.
 
-In: a model's folder, recipe and scale settings as JSON, the length of completions. Out: bytes on stdout.
+In: a model's folder, recipe and scale settings as JSON, the length of completions, and maybe `plain`: glibc's heap as
+it comes, without `protocol/heap.py`. Out: bytes on stdout, CPU seconds of the two steps on stderr.
 Run: python tests/unit/trainer/memory_program.py FOLDER '{"max_tokens": 4096}' '{}' 240
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -22,8 +24,9 @@ from trainer.samples import Sample, TrainingBatch
 GROUP_SIZE, PROMPT_LENGTH, SMALLEST_TOKENS = 4, 8, 32
 
 
-def main(folder: Path, recipe: RecipeConfig, scale: ScaleConfig, length: int) -> int:
-    return_large_blocks()
+def main(folder: Path, recipe: RecipeConfig, scale: ScaleConfig, length: int, heap: str) -> int:
+    if heap != "plain":
+        return_large_blocks()
     torch.set_num_threads(1)
     take_steps(
         Policy(smallest_model()).adapted(recipe.lora), recipe, SMALLEST_TOKENS, 2
@@ -31,7 +34,9 @@ def main(folder: Path, recipe: RecipeConfig, scale: ScaleConfig, length: int) ->
     before = resident("VmRSS")
     print(f"{before >> 20} MiB without a model", file=sys.stderr)
     policy = Policy.load(folder, ALONE, scale, recipe.lora)
+    started = time.process_time()
     take_steps(policy, recipe, 2 * recipe.max_tokens, length)
+    print(f"{time.process_time() - started:.2f} CPU s", file=sys.stderr)
     return resident("VmHWM") - before
 
 
@@ -69,4 +74,4 @@ def resident(line: str) -> int:
 
 if __name__ == "__main__":
     recipe, scale = RecipeConfig.model_validate_json(sys.argv[2]), ScaleConfig.model_validate_json(sys.argv[3])
-    print(main(Path(sys.argv[1]), recipe, scale, int(sys.argv[4])))
+    print(main(Path(sys.argv[1]), recipe, scale, int(sys.argv[4]), (*sys.argv[5:], "")[0]))
