@@ -1,9 +1,10 @@
 """The C library's heap, told to give memory back.
 
 glibc raises its bound for what it maps by itself each time such a block is freed, up to 32 MiB; later tensors then
-share one heap whose holes aren't given back. With the bound held where it starts, resident memory is what is live: half
-as much for a step of the testnet's model (docs/benchmarks.md), but a tensor of each product is mapped anew, which costs
-an engine a quarter of its speed. Where weights come and go, it is enough to give the holes back after that.
+share one heap whose holes aren't given back. With the bound held where it starts, resident memory is what is live:
+three fifths as much for a step of the testnet's model, nine tenths for SmolLM2's (docs/benchmarks.md), but the kernel
+clears every tensor's pages anew, which costs a trainer as much time again, or half. Where much comes and goes, it is
+enough to give the holes back after that.
 Source: mallopt(3), M_MMAP_THRESHOLD; malloc_trim(3).
 """
 

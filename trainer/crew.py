@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.errors import ProofpoolError
+from protocol.heap import return_holes
 from trainer.batch_file import BatchFile
 from trainer.checkpoint import Checkpoint, CheckpointStore
 from trainer.figures import StepFigures
@@ -56,7 +57,7 @@ class Crew:
         """Take the optimizer steps of one batch, starting from `policy_version`."""
         with losing_ranks():
             self.learner.ranks.tell(Learn(batch, policy_version))
-            return self.learner.learn(batch, policy_version)
+            return self._learn(batch, policy_version)
 
     def save(self, policy_version: int, batch: BatchFile | None, before: Checkpoint | None) -> Checkpoint:
         """The state after a step of `batch` from `before`; of the base model without them."""
@@ -77,10 +78,15 @@ class Crew:
                 self._carry_out(order)
         self.learner.ranks.close()
 
+    def _learn(self, batch: TrainingBatch, policy_version: int) -> StepFigures:
+        figures = self.learner.learn(batch, policy_version)
+        return_holes()  # until the next batch is there, nobody needs what activations were in
+        return figures
+
     def _carry_out(self, order: object) -> None:
         match order:
             case Learn(batch, policy_version):
-                self.learner.learn(batch, policy_version)
+                self._learn(batch, policy_version)
             case Save(policy_version, before):
                 self.checkpoints.save(self.learner, policy_version, None, self.base, before)
             case Restore(checkpoint):

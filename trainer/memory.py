@@ -178,7 +178,12 @@ def _pass(shape: _Shape) -> Iterator[MemoryPart]:
     underway = (inner + 2 * hidden) * (2 if shape.scale.recompute_activations else 1)
     how = "layers' inputs, and one layer's" if shape.scale.recompute_activations else "all layers'"
     why = f"{how}, a bin of {num_tokens:,} tokens in {shape.scale.compute_dtype}"
-    yield _part("activations", shape.computed_on, num_tokens * (kept + underway) * shape.compute_bytes, why)
+    activations = num_tokens * (kept + underway) * shape.compute_bytes
+    yield _part("activations", shape.computed_on, activations, why)
+    if shape.computed_on == "host" and not shape.scale.map_large_blocks:
+        yield _part(
+            "gaps", "host", activations, "between blocks of the heap, as measured: half to all of the activations"
+        )
     yield _part("indexes", shape.computed_on, 8 * INT64_BYTES * num_tokens, "of tokens, positions and packing")
 
 

@@ -57,7 +57,8 @@ def run_trainer(file: Path | None, num_steps: int | None, resume: str | None = N
     """`proofpool trainer run`: on the first rank the loop, on the others what the loop asks of all."""
     config = load_config(TrainerConfig, "trainer", file, flags={"num_steps": num_steps, "resume": resume})
     configure_logging("trainer", config.log_format)
-    return_large_blocks()
+    if config.scale.map_large_blocks:
+        return_large_blocks()
     torch.set_num_threads(config.num_threads)
     torch.manual_seed(config.seed)
     stop = stop_on_signals("trainer")

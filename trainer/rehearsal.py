@@ -27,7 +27,6 @@ from protocol.environments.registry import environment_of
 from protocol.errors import ProofpoolError, UsageError
 from protocol.files import write_atomically
 from protocol.forward import CausalLM
-from protocol.heap import return_large_blocks
 from protocol.lock import FolderLock
 from protocol.progress import Steps
 from protocol.prompts import task_prompts
@@ -242,7 +241,6 @@ def rehearse(config: RehearsalConfig, engine: Engine, clock: Clock, progress: St
     tokenizer = Tokenizer.load(config.base_model)
     rules = unjudged_rules(config.rules, tokenizer)
     environment = environment_of(rules.environment, tokenizer)
-    return_large_blocks()
     torch.set_num_threads(config.num_threads)
     needs_reference = config.recipe.objective.kl_coefficient > 0 and config.recipe.lora is None
     reference = CausalLM.load(config.base_model).eval().requires_grad_(False) if needs_reference else None

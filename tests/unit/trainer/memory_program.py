@@ -1,7 +1,7 @@
 """How much more resident memory a process has at the peak of two steps than after a step of next to nothing.
 
-In: a model's folder, recipe and scale settings as JSON, the length of completions, and maybe `plain`: glibc's heap as
-it comes, without `protocol/heap.py`. Out: bytes on stdout, CPU seconds of the two steps on stderr.
+In: a model's folder, recipe and scale settings as JSON, the length of completions. Out: bytes on stdout, CPU seconds of
+the two steps on stderr.
 Run: python tests/unit/trainer/memory_program.py FOLDER '{"max_tokens": 4096}' '{}' 240
 """
 
@@ -24,8 +24,8 @@ from trainer.samples import Sample, TrainingBatch
 GROUP_SIZE, PROMPT_LENGTH, SMALLEST_TOKENS = 4, 8, 32
 
 
-def main(folder: Path, recipe: RecipeConfig, scale: ScaleConfig, length: int, heap: str) -> int:
-    if heap != "plain":
+def main(folder: Path, recipe: RecipeConfig, scale: ScaleConfig, length: int) -> int:
+    if scale.map_large_blocks:
         return_large_blocks()
     torch.set_num_threads(1)
     take_steps(
@@ -74,4 +74,4 @@ def resident(line: str) -> int:
 
 if __name__ == "__main__":
     recipe, scale = RecipeConfig.model_validate_json(sys.argv[2]), ScaleConfig.model_validate_json(sys.argv[3])
-    print(main(Path(sys.argv[1]), recipe, scale, int(sys.argv[4]), (*sys.argv[5:], "")[0]))
+    print(main(Path(sys.argv[1]), recipe, scale, int(sys.argv[4])))

@@ -41,6 +41,7 @@ def estimated(folder: Path, recipe: dict[str, Any], scale: dict[str, Any]) -> in
     ("recipe", "scale"),
     [
         ({"max_tokens": 4096}, {}),
+        ({"max_tokens": 4096}, {"map_large_blocks": True}),
         ({"max_tokens": 1024}, {}),
         ({"max_tokens": 4096, "objective": {"entropy_coefficient": 0.01}}, {}),
         ({"max_tokens": 4096}, {"recompute_activations": True}),
@@ -91,6 +92,12 @@ def test_each_setting_moves_what_it_is_for() -> None:
     assert part(of(recipe={"max_tokens": 16_384}), "activations") * 2 == part(of(), "activations")
     assert part(of(recompute_activations=True), "activations") < part(of(), "activations") / 2
     assert part(of(compute_dtype="bfloat16"), "activations") * 2 == part(of(), "activations")
+
+
+def test_gaps_are_of_a_heap_that_keeps_them() -> None:
+    assert part(of(), "gaps") == part(of(), "activations") > 0
+    assert part(of(map_large_blocks=True), "gaps") == 0
+    assert part(of(device="cuda"), "gaps") == part(of(device="cuda"), "gaps", "gpu") == 0
 
 
 def test_what_is_offloaded_is_the_hosts() -> None:
