@@ -78,8 +78,8 @@ class Transfer:
     """URLs that failed in this round."""
     num_rounds: int = 0
     not_before: float = 0.0
-    was_there: bool = False
-    """Some relay of this round had it."""
+    is_coming: bool = False
+    """Some relay of this round answered that it hasn't got it, or not yet."""
     is_whole_only: bool = False
     """Bytes of several relays didn't fit together: no more of that."""
     failures: list[Exception] = field(default_factory=list)

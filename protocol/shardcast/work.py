@@ -199,11 +199,11 @@ class ShardWork:
             self._check(transfer, relay)
             outcome = Outcome.HERE
         except NotThere as error:
+            transfer.is_coming = True
             transfer.failures.append(error)
             return Outcome.NOT_THERE
         except Asked as error:
             self._relays.failed(relay, self._clock.now() + min(error.seconds, MOST_REST_SECONDS))
-            transfer.was_there = True
             transfer.failures.append(error)
             return outcome
         except TooSlow as error:
@@ -212,7 +212,6 @@ class ShardWork:
             transfer.failures.append(error)
         except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt) as error:
             self._relays.failed(relay)
-            transfer.was_there = True
             transfer.failures.append(error)
             return outcome
         self._relays.succeeded(relay, max(0, transfer.num_done - first), self._clock.now() - started)
@@ -250,7 +249,7 @@ class ShardWork:
     def _round_over(self, transfer: Transfer) -> None:
         """All relays were asked; after a pause they are asked once more, a few times."""
         now = self._clock.now()
-        is_waited_for = not transfer.was_there and now < self._came + self._wait_seconds
+        is_waited_for = transfer.is_coming and now < self._came + self._wait_seconds
         if not is_waited_for:
             transfer.num_rounds += 1
         if transfer.num_rounds >= ROUNDS or not self._relays.all:
@@ -259,7 +258,7 @@ class ShardWork:
         rested = min(relay.rests_until for relay in self._relays.all)
         transfer.not_before = max(now + pause, rested)
         transfer.tried.clear()
-        transfer.was_there = False
+        transfer.is_coming = False
         del transfer.failures[:-ROUNDS]
         with self._lock:
             self._queue.append(transfer)

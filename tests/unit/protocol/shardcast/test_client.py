@@ -164,6 +164,27 @@ def test_shards_that_are_not_there_yet_are_waited_for_if_the_caller_is_patient(t
     assert files_of(fetched.folder) == files_of(tmp_path / "checkpoint")
 
 
+def test_a_dead_relay_does_not_shorten_the_wait_for_another(tmp_path: Path) -> None:
+    """That nobody answers there says nothing of what is on its way elsewhere; where all are dead, it does."""
+    manifest = published(tmp_path)
+    last = tmp_path / "origin/versions/0/shards" / str(len(manifest.shards) - 1)
+    late = last.rename(tmp_path / "late")
+    with relay(tmp_path / "origin") as dead:
+        pass
+    with relay(tmp_path / "origin") as one:
+        watch = threading.Thread(
+            target=lambda: _when(lambda: one.shards.count(last.name) > 2 * ROUNDS, lambda: late.rename(last))
+        )
+        watch.start()
+        fetched = got([dead.url, one.url], manifest, tmp_path / "got", wait_seconds=60.0)
+        watch.join()
+    assert files_of(fetched.folder) == files_of(tmp_path / "checkpoint")
+    started = time.monotonic()
+    with pytest.raises(Unreachable):
+        got([dead.url], manifest, tmp_path / "another", wait_seconds=60.0)
+    assert time.monotonic() - started < 30.0
+
+
 def test_a_manifest_that_is_not_there_yet_is_waited_for_if_the_caller_is_patient(tmp_path: Path) -> None:
     manifest = published(tmp_path)
     file = tmp_path / "origin/versions/0/manifest.json"
