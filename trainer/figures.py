@@ -6,14 +6,17 @@ In: `TokenRows` of each forward pass of a step. Out: `StepFigures`, a line of me
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from protocol.environments.base import NO_TARGET_LENGTH
 from trainer.loss import ClipConfig, TokenRows, k3
 from trainer.ranks import ALONE, Ranks
-from trainer.samples import TrainingBatch
+from trainer.samples import Sample, TrainingBatch
 
 MEANS = ("high", "low", "delta", "entropy", "kl_old", "kl_worker", "kl_bounded")
 MOST_LOG_RATIO = 1.0
@@ -57,6 +60,9 @@ class StepFigures:
     """Over rollouts."""
     mean_length_penalty: float
     """Over rollouts."""
+    length_error_p50: dict[str, float]
+    """Of the rollouts with each target length, its number as text: the median of |target − length|, in tokens."""
+    length_error_p90: dict[str, float]
     mean_policy_lag: float
     """Over rollouts, in versions."""
     min_policy_lag: int
@@ -135,6 +141,8 @@ class Tally:
             grad_norm=sum(self.grad_norms) / len(self.grad_norms),
             mean_task_reward=_mean([sample.task_reward for sample in samples]),
             mean_length_penalty=_mean([sample.length_penalty for sample in samples]),
+            length_error_p50=length_errors(samples, 0.5),
+            length_error_p90=length_errors(samples, 0.9),
             mean_policy_lag=_mean(lags),
             min_policy_lag=min(lags),
             max_policy_lag=max(lags),
@@ -147,6 +155,15 @@ class Tally:
     def _column(self, name: str) -> Tensor:
         """float64 [N]: this rank's."""
         return torch.cat([torch.empty(0), *(rows[name] for rows in self._rows)]).double()
+
+
+def length_errors(samples: Sequence[Sample], quantile: float) -> dict[str, float]:
+    """How far lengths are from what prompts asked for: a quantile of |target − length| (tokens) for each target."""
+    errors: dict[int, list[float]] = {}
+    for sample in samples:
+        if sample.target_length != NO_TARGET_LENGTH:
+            errors.setdefault(sample.target_length, []).append(abs(sample.target_length - sample.num_outputs))
+    return {str(target): float(np.quantile(errors[target], quantile)) for target in sorted(errors)}
 
 
 def quantiles(values: Tensor) -> tuple[float, ...]:

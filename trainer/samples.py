@@ -20,6 +20,7 @@ from protocol.api import BatchOffer
 from protocol.canonical import hex0x
 from protocol.checks.bounds import MAX_LOGPROB, MAX_REWARD, MIN_LOGPROB
 from protocol.checks.case import MAX_PROMPT_TOKENS
+from protocol.environments.base import NO_TARGET_LENGTH
 from protocol.errors import MalformedRow, VerificationFailed
 from protocol.rollouts import Rollout, read_rollouts
 from protocol.rules import Rules
@@ -37,6 +38,7 @@ class Sample:
     task_reward: float
     length_penalty: float
     policy_version: int
+    target_length: int = NO_TARGET_LENGTH
 
     @property
     def num_outputs(self) -> int:
@@ -187,6 +189,7 @@ def sample_of(rollout: Rollout, advantage: float, penalty: float = 0.0) -> Sampl
         task_reward=rollout.task_reward,
         length_penalty=penalty,
         policy_version=rollout.step,
+        target_length=rollout.target_length,
     )
 
 

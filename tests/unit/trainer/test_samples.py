@@ -18,6 +18,7 @@ from protocol.rules import LengthRules, Rules
 from protocol.weights import ModelConfig
 from tests.unit.trainer.conftest import LIMITS, VOCABULARY
 from trainer.batch_file import BatchFile
+from trainer.figures import length_errors
 from trainer.samples import UnfitRow, batch_of, fault_of, read_batch, split_groups
 
 Offer = tuple[BatchOffer, bytes]
@@ -59,6 +60,16 @@ def test_of_equal_task_rewards_the_one_nearer_its_target_length_gains(
     expected = [(reward - 0.9) / (0.02 / 3) ** 0.5 for reward in rewards]
     assert [sample.advantage for sample in batch.samples] == pytest.approx(expected, abs=1e-4)
     assert [sample.advantage for sample in batch_of(rollouts, rules).samples] == [0.0] * 4
+
+
+def test_how_well_lengths_are_kept_is_said_by_target(make_rollout: Callable[..., Rollout], rules: Rules) -> None:
+    targets = [4, 4, 4, 10, 10, 10, -1, -1]
+    rollouts = [make_rollout(number, target_length=target) for number, target in enumerate(targets)]
+    assert [rollout.num_units for rollout in rollouts] == [2, 3, 4, 5, 6, 2, 3, 4]
+    samples = batch_of(rollouts, rules).samples
+    assert length_errors(samples, 0.5) == {"4": 1.0, "10": 5.0}
+    assert length_errors(samples, 1.0) == {"4": 2.0, "10": 8.0}
+    assert length_errors(samples[6:], 0.5) == {}, "no target is asked for"
 
 
 def test_another_file_than_the_offered_one_is_refused(make_offer: Callable[..., Offer], rules: Rules) -> None:
