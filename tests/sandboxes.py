@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -17,3 +18,17 @@ def require_sandbox() -> None:
     if os.environ.get("CI"):
         raise fault
     pytest.skip(str(fault))
+
+
+def descendants() -> set[int]:
+    """Processes below this one."""
+    found, todo = set[int](), [os.getpid()]
+    while todo:
+        for task in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+            try:
+                below = {int(word) for word in task.read_text().split()} - found
+            except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+                continue
+            found |= below
+            todo += below
+    return found

@@ -85,6 +85,7 @@ def counts_threads_by_namespace() -> bool:
 def sandbox_fault() -> ConfigError | None:
     """What keeps this machine from running programs in a sandbox; None where nothing does. Takes some milliseconds."""
     try:
+        interpreter()
         arguments = [*_launcher(), "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "true"]
     except ConfigError as error:
         return error

@@ -96,18 +96,26 @@ def _copied(parts: dict[str, Path]) -> Path:
     folder = COPIES / f"python-{key.hexdigest()[:16]}"
     if folder.is_dir():
         return folder
-    COPIES.mkdir(mode=0o755, parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=COPIES))
+    try:
+        COPIES.mkdir(mode=0o755, parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=COPIES))
+    except OSError as error:
+        raise _not_copied(error) from error
     try:
         for place, path in parts.items():
             _copy(path, temporary / Path(place).relative_to(ROOM))
         temporary.chmod(0o755)
         temporary.rename(folder)
-    except OSError:
+    except OSError as error:
         shutil.rmtree(temporary)
         if not folder.is_dir():  # else another process was first
-            raise
+            raise _not_copied(error) from error
     return folder
+
+
+def _not_copied(error: OSError) -> ConfigError:
+    todo = "run as another user than root, or with a Python that all users can read"
+    return ConfigError("root's Python can't be copied to where sandboxes can read it", str(error), todo)
 
 
 def _copy(path: Path, to: Path) -> None:

@@ -33,7 +33,7 @@ class Pool:
         self._executor = ThreadPoolExecutor(self.num_at_once, thread_name_prefix="sandbox")
         self._warm: deque[SandboxProcess] = deque()
         self._lock = Lock()
-        self._end = weakref.finalize(self, _end, self._executor, self._warm)
+        self._end = weakref.finalize(self, _end, os.getpid(), self._executor, self._warm)
 
     def run(self, job: Job) -> Run:
         """Raises SandboxBroken where no sandbox comes up, ConfigError without bubblewrap."""
@@ -64,13 +64,20 @@ class Pool:
             return self._warm.popleft()
 
 
-def _end(executor: ThreadPoolExecutor, warm: deque[SandboxProcess]) -> None:
+def _end(owner: int, executor: ThreadPoolExecutor, warm: deque[SandboxProcess]) -> None:
+    if os.getpid() != owner:
+        return  # in a fork: the sandboxes are its parent's
     executor.shutdown(wait=True, cancel_futures=True)
     while warm:
         warm.pop().close()
 
 
-@cache
 def shared_pool(limits: Limits) -> Pool:
     """The one pool of this process with these limits."""
+    return _pool_of(os.getpid(), limits)
+
+
+@cache
+def _pool_of(owner: int, limits: Limits) -> Pool:
+    """A fork has none of its parent's threads, and needs a pool of its own."""
     return Pool(limits)

@@ -23,7 +23,7 @@ from protocol.sandbox.interpreter import ROOM
 from protocol.sandbox.limits import Limits
 from protocol.sandbox.pool import Pool
 from protocol.sandbox.process import Job
-from tests.sandboxes import require_sandbox
+from tests.sandboxes import descendants, require_sandbox
 from tests.worlds.code import World, answers
 
 NUM_RUNS, NUM_QUICK = 5000, 300
@@ -54,21 +54,8 @@ def traces() -> Traces:
         num_descriptors=len(list(Path("/proc/self/fd").iterdir())),
         num_mounts=sum(f" {ROOM}" in line or "newroot" in line for line in mounts),
         num_files=LEFT.exists(),
-        num_sandboxes=len(_descendants()),
+        num_sandboxes=len(descendants()),
     )
-
-
-def _descendants() -> set[int]:
-    found, todo = set[int](), [os.getpid()]
-    while todo:
-        for task in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
-            try:
-                below = {int(word) for word in task.read_text().split()} - found
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            found |= below
-            todo += below
-    return found
 
 
 def cpu_seconds() -> float:

@@ -15,6 +15,7 @@ import pytest
 
 from protocol.sandbox.interpreter import ROOM
 from protocol.sandbox.limits import MIB
+from tests.sandboxes import descendants
 from tests.unit.protocol.sandbox.conftest import LIMITS, RunProgram
 
 RAW = """
@@ -39,19 +40,6 @@ def processes() -> set[int]:
 
 def names(folder: str) -> set[str]:
     return {path.name for path in Path(folder).iterdir()}
-
-
-def children() -> set[int]:
-    """Processes below this one, but for those that the pool keeps warm."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,comm="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in listed.splitlines()]
-    below, found = {os.getpid()}, set()
-    for pid, parent, name in rows:
-        if int(parent) in below:
-            below.add(int(pid))
-            if name != "ps":
-                found.add(int(pid))
-    return found
 
 
 def test_a_fork_bomb_has_no_second_process(run: RunProgram) -> None:
@@ -448,10 +436,10 @@ def test_a_crash_is_a_crash(run: RunProgram, code: str) -> None:
 def test_nothing_is_left_when_it_is_over(run: RunProgram) -> None:
     files = names("/tmp")
     run("open('/tmp/left', 'w').write('x')")
-    before, descriptors, threads = children(), names("/proc/self/fd"), threading.active_count()
+    before, descriptors, threads = descendants(), names("/proc/self/fd"), threading.active_count()
     for _ in range(2):
         run("import threading\nopen('/tmp/left', 'w')\nthreading.Thread(target=max, args=(iter(int, 1),)).start()")
-    assert len(children()) <= len(before) + 2
+    assert len(descendants()) <= len(before) + 2
     assert len(names("/proc/self/fd")) <= len(descriptors) + 12
     assert threading.active_count() <= threads
     assert f" {ROOM}" not in Path("/proc/self/mountinfo").read_text()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from protocol.errors import ConfigError, SandboxBroken
 from protocol.sandbox import bubblewrap
 from protocol.sandbox.bubblewrap import sandbox_fault
 from protocol.sandbox.limits import MIB, Limits
-from protocol.sandbox.pool import Pool
+from protocol.sandbox.pool import Pool, shared_pool
 from protocol.sandbox.process import Job
 from tests.sandboxes import require_sandbox
 from tests.unit.protocol.sandbox.conftest import LIMITS, RunProgram
@@ -101,3 +103,28 @@ def test_a_machine_without_namespaces_is_told_what_to_allow(monkeypatch: pytest.
         Pool(LIMITS).run(Job("pass"))
     fault = sandbox_fault()
     assert fault is not None and "unprivileged_userns_clone" in fault.todo
+
+
+def test_a_fork_has_a_pool_of_its_own_and_ends_none_of_its_parents() -> None:
+    require_sandbox()
+    limits = Limits(tmp_bytes=2 * MIB)
+    pool = shared_pool(limits)
+    assert pool is shared_pool(limits)
+    assert pool.run(Job("print(1)")).stdout == b"1\n"
+    script = f"""
+import os
+from protocol.sandbox.limits import Limits
+from protocol.sandbox.pool import shared_pool
+from protocol.sandbox.process import Job
+limits = Limits(tmp_bytes={2 * MIB})
+assert shared_pool(limits).run(Job("print(1)")).stdout == b"1\\n"
+child = os.fork()
+assert shared_pool(limits).run(Job("print(2)")).stdout == b"2\\n"
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    assert shared_pool(limits).run(Job("print(3)")).stdout == b"3\\n"
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    pool.close()
+    shared_pool.__globals__["_pool_of"].cache_clear()
