@@ -35,6 +35,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from protocol.canonical import hex0x
 from protocol.errors import ConfigError, ProofpoolError
 from protocol.files import sync_folder, write_atomically
+from protocol.weights import ModelConfig
 from protocol.weights_file import write_weights
 from trainer.batch_file import BatchFile
 from trainer.learner import Learner
@@ -179,6 +180,7 @@ class CheckpointStore:
 
     def restore(self, checkpoint: Checkpoint, learner: Learner) -> None:
         """Put the learner where it was when `checkpoint` was saved. Raises ProofpoolError where the disk damaged it."""
+        _check_model(checkpoint, learner)
         self._check_adapters(checkpoint, learner)
         alone = learner.ranks.control is None
         state = learner.make_room(checkpoint.record.num_updates)
@@ -247,6 +249,19 @@ class CheckpointStore:
         """Optimizer states are large: the published weights live on in the origin."""
         for version in self.versions()[: -self.keep]:
             shutil.rmtree(self.root / str(version))
+
+
+def _check_model(checkpoint: Checkpoint, learner: Learner) -> None:
+    """Raises ConfigError where the checkpoint is of a model of another shape: nothing of it is damaged."""
+    saved = ModelConfig.load(checkpoint.model_folder).weight_shapes()
+    here = learner.model.config.weight_shapes()
+    if saved != here:
+        name = next(name for name in [*saved, *here] if saved.get(name) != here.get(name))
+        raise ConfigError(
+            "the checkpoint is of another model than base_model",
+            f"{checkpoint.folder}: {name} is {saved.get(name)}, in base_model {here.get(name)}",
+            "set base_model to the model that the run began with, or give this one a data_dir of its own",
+        )
 
 
 def _check_shared(folder: Path, ranks: Ranks) -> None:

@@ -19,7 +19,7 @@ from protocol.rules import Rules
 from protocol.weights import ModelConfig
 from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
-from trainer.machine import evaluation_hindrances, hindrances
+from trainer.machine import hindrances, rules_hindrances
 from trainer.memory import MemoryEstimate, estimate_memory, size_text
 
 ASK_SECONDS = 5.0
@@ -90,7 +90,7 @@ def dry_run(config: TrainerConfig, num_ranks: int) -> DryRun:
         warnings=(
             *_warnings(config, model, pull, next_step),
             *hindrances(config, model),
-            *(() if rules is None else evaluation_hindrances(config, rules)),
+            *(() if rules is None else rules_hindrances(config, rules)),
         ),
     )
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import torch
 
 from protocol.engines.vllm.library import require_installed
-from protocol.environments.registry import environment_of
-from protocol.errors import ProofpoolError
+from protocol.environments.registry import environment_names, environment_of
+from protocol.errors import ConfigError, ProofpoolError
 from protocol.listen_address import why_not_free
 from protocol.rules import Rules
 from protocol.tokenizer import Tokenizer
@@ -40,11 +41,28 @@ def hindrances(config: TrainerConfig, model: ModelConfig) -> Iterator[str]:
         yield from _of(require_installed)
 
 
-def evaluation_hindrances(config: TrainerConfig, rules: Rules) -> Iterator[str]:
-    """The same of held-back problems, which the pool's rules say."""
+def rules_hindrances(config: TrainerConfig, rules: Rules) -> Iterator[str]:
+    """The same of what the pool's rules name: an environment (its hash covers the tokenizer) and held-back problems."""
+    tokenizer = Tokenizer.load(config.base_model)
     if config.evaluation.evaluate_every:
-        tokenizer = Tokenizer.load(config.base_model)
         yield from _of(lambda: environment_of(rules.environment, tokenizer).held_back(config.evaluation.num_held_back))
+    elif rules.environment.name in environment_names():  # a trainer can do without it, workers can't
+        yield from _of(lambda: environment_of(rules.environment, tokenizer))
+
+
+def check_tokenizer(base: Path, model: ModelConfig) -> None:
+    """Before anything is published, since that is for good: each version carries the base model's tokenizer to workers.
+
+    Raises ConfigError where there is none that can be used, or it has tokens that the model hasn't got.
+    """
+    tokenizer = Tokenizer.load(base)
+    largest = max(tokenizer.vocab_size - 1, *tokenizer.eos_ids)
+    if largest >= model.vocab_size:
+        raise ConfigError(
+            "the base model's tokenizer is another model's",
+            f"{base}: it has token {largest}, the model has tokens 0 to {model.vocab_size - 1}",
+            "put the tokenizer.json of this very model there: workers get it with each version",
+        )
 
 
 def _of_model(config: TrainerConfig, model: ModelConfig) -> Iterator[str]:
@@ -53,7 +71,7 @@ def _of_model(config: TrainerConfig, model: ModelConfig) -> Iterator[str]:
             weights.check()
 
     yield from _of(look)
-    yield from _of(lambda: Tokenizer.load(config.base_model))
+    yield from _of(lambda: check_tokenizer(config.base_model, model))
 
 
 def _of(look: Callable[[], object]) -> Iterator[str]:

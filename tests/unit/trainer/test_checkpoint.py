@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from protocol.errors import ConfigError, ProofpoolError
+from protocol.forward import CausalLM
 from protocol.weights import load_weights
 from tests.unit.trainer.conftest import weights_of
 from trainer.batch_file import BatchFile
@@ -148,6 +149,19 @@ def test_a_state_with_another_value_than_was_saved_isnt_gone_on_from(
     assert str(checkpoint.folder) in found.value.why and "checkpoint before" in found.value.todo
     checkpoint.folder.rename(tmp_path / "away")
     store.resume(newest(store), make_learner())
+
+
+def test_a_checkpoint_of_a_model_of_another_shape_is_said_to_be_that_and_not_damaged(
+    make_learner: MakeLearner, make_model: Callable[[], CausalLM], store: CheckpointStore, tmp_path: Path
+) -> None:
+    learner = make_learner()
+    checkpoint = store.save(learner, 0, None, tmp_path)
+    config = learner.model.config.model_copy(update={"intermediate_size": 48})
+    weights = {name: torch.zeros(shape) for name, shape in config.weight_shapes().items()}
+    with pytest.raises(ConfigError, match="of another model than base_model") as refused:
+        store.restore(checkpoint, Learner(CausalLM.of(config, weights), learner.recipe))
+    assert "mlp" in refused.value.why and "data_dir of its own" in refused.value.todo
+    store.restore(checkpoint, Learner(make_model(), learner.recipe))
 
 
 def test_the_record_is_published_with_the_weights_and_says_what_they_were_made_of(

@@ -17,8 +17,11 @@ from protocol import api
 from protocol.cli import run
 from protocol.client import CoordinatorClient
 from protocol.config import load_config
+from protocol.environments.registry import load_environment
 from protocol.errors import ConfigError
-from protocol.rules import Rules
+from protocol.rules import EnvironmentRules, Rules
+from protocol.tokenizer import Tokenizer
+from protocol.weights import ModelConfig
 from protocol.wire import ZERO_ADDRESS, ZERO_HASH
 from testnet.plan import BASE_MODEL
 from tests.documents import fitting
@@ -26,6 +29,7 @@ from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
 from trainer.dry_run import DryRun, dry_run, lines
 from trainer.learner import Learner
+from trainer.machine import check_tokenizer, rules_hindrances
 
 Serve = Callable[..., None]
 
@@ -205,6 +209,34 @@ def test_weights_that_are_missing_or_anothers_are_said_without_loading_them(
     assert "these weights belong to another model" in told(dry_run(config(base_model=folder), 1))
     (folder / "model.safetensors").unlink()
     assert "can't read weights from" in told(dry_run(config(base_model=folder), 1))
+
+
+def test_a_tokenizer_that_is_another_models_or_missing_is_said_and_no_run_begins_with_it(
+    config: Callable[..., TrainerConfig], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(BASE_MODEL, tmp_path / "model")
+    model = ModelConfig.load(folder)
+    check_tokenizer(folder, model)
+    small = model.model_copy(update={"vocab_size": 20})
+    with pytest.raises(ConfigError, match="tokenizer is another model's") as refused:
+        check_tokenizer(folder, small)
+    assert "tokens 0 to 19" in refused.value.why
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ConfigError, match="can't load the tokenizer"):
+        check_tokenizer(folder, model)
+    assert "can't load the tokenizer" in told(dry_run(config(base_model=folder), 1))
+
+
+def test_an_environment_that_isnt_the_pools_is_said(config: Callable[..., TrainerConfig], rules: Rules) -> None:
+    """As another tokenizer makes it."""
+    tokenizer = Tokenizer.load(BASE_MODEL)
+    name, settings = "reasoning_gym", {"dataset": "chain_sum"}
+    found = load_environment(name, settings, tokenizer).environment_hash
+    for environment_hash, told_of in ((found, ""), (ZERO_HASH, f"{found} against {ZERO_HASH}")):
+        environment = EnvironmentRules(name=name, config=settings, environment_hash=environment_hash)
+        pools = rules.model_copy(update={"environment": environment})
+        warnings = "".join(rules_hindrances(config(), pools))
+        assert told_of in warnings and bool(warnings) == bool(told_of)
 
 
 def test_held_back_problems_that_there_arent_are_said(
