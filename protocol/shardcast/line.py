@@ -26,6 +26,7 @@ from urllib.request import getproxies
 
 import httpx
 
+from protocol.errors import ConfigError
 from protocol.patience import LEAST_OF_WEIGHTS, impatient
 from protocol.shardcast.token import TokenFile
 
@@ -44,11 +45,21 @@ TOKEN_VARIABLE = "PROOFPOOL_SHARDCAST_TOKEN_FILE"
 
 
 def weights_client(timeout_seconds: float = LINE_TIMEOUT_SECONDS) -> httpx.Client:
-    """A client for shards and manifests. Where the environment names proxies it is httpx's own, slower one."""
+    """A client for shards and manifests. Where the environment names proxies it is httpx's own, slower one.
+
+    Either trusts the system's certificates, or those of `SSL_CERT_FILE`. Raises ConfigError for a proxy of a kind that
+    it can't use.
+    """
     file = os.environ.get(TOKEN_VARIABLE)
     auth = TokenFile(Path(file)) if file else None
-    if getproxies():
-        return impatient(httpx.Client(auth=auth, timeout=timeout_seconds), LEAST_OF_WEIGHTS)
+    if proxies := getproxies():
+        try:
+            client = httpx.Client(auth=auth, timeout=timeout_seconds, verify=ssl.create_default_context())
+        except (ImportError, ValueError) as error:  # SOCKS needs a package of its own; other schemes are none
+            found = ", ".join(f"{kind}: {url.rpartition('@')[2]}" for kind, url in sorted(proxies.items()))
+            todo = "name an http or https proxy, install socksio for a SOCKS one, or list the relays in no_proxy"
+            raise ConfigError("the environment's proxy can't be used", f"{found}: {error}", todo) from error
+        return impatient(client, LEAST_OF_WEIGHTS)
     return httpx.Client(auth=auth, timeout=timeout_seconds, transport=Line(timeout_seconds))
 
 

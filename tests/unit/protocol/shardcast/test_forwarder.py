@@ -30,6 +30,7 @@ from protocol.shardcast.relay import RelayMetrics, health_of, run_relay
 from protocol.shardcast.releases import CoordinatorReleases
 from protocol.signing import Signer, SigningDomain, TypedMessage
 from protocol.wire import ShardListing, Signed, WeightsRelease
+from tests.unit.protocol.shardcast.chain_world import run_of
 from tests.unit.protocol.shardcast.relay_world import files_of, published, relay, release_of, send
 
 LOOPBACK = ("127.0.0.1", 0)
@@ -456,3 +457,35 @@ def test_what_is_no_listing_or_holding_of_the_version_is_refused(data: bytes, an
         read_listing(data, 1, announced.check)
     with pytest.raises(ShardCorrupt, match="holding"):
         read_holding(data, 1)
+
+
+def test_relays_hand_on_patches_and_what_leads_to_them_and_keep_it(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    run, root = run_of(tmp_path, 7, snapshot_every=4), tmp_path / "relay"
+    with relay(run.origin) as origin, relay(root) as served:
+        puller = forwarder(root, [origin.url], announced, http, num_kept=1)
+        for version in (2, 6):
+            announced.release = release_of(run.manifests[version])
+            assert puller.look()
+        kept = sorted(path.name for path in (root / "versions").iterdir())
+        assert kept == ["4", "5", "6"], "the newest one, and what leads to it from its snapshot"
+        newcomer = fetch(http, [served.url], release_of(run.manifests[6]), tmp_path / "newcomer")
+        assert (newcomer.way, newcomer.base_version) == ("snapshot", 4)
+        follower = fetch(http, [origin.url], release_of(run.manifests[5]), tmp_path / "follower")
+        follower = fetch(http, [served.url], release_of(run.manifests[6]), tmp_path / "follower")
+        assert (follower.way, follower.base_version) == ("patches", 5)
+    for fetched in (newcomer, follower):
+        assert files_of(fetched.folder) == files_of(run.checkpoint(6))
+
+
+def test_a_relay_hands_on_no_patch_that_its_upstream_has_changed(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    run, root = run_of(tmp_path, 2), tmp_path / "relay"
+    patch = run.origin / "versions" / "1" / "patch" / "0"
+    patch.write_bytes(patch.read_bytes()[:-1] + b"!")
+    announced.release = release_of(run.manifests[1])
+    with relay(run.origin) as origin, pytest.raises(ShardCorrupt, match="versions/1/patch/0"):
+        forwarder(root, [origin.url], announced, http).look()
+    assert not (root / "versions" / "1" / "patch" / "0").exists()
