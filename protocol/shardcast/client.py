@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from protocol.clock import Clock, SteadyClock
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable, VerificationFailed
 from protocol.shardcast.assembly import Assembly
 from protocol.shardcast.document import ask_relays
+from protocol.shardcast.exchange import Exchange, Patience
 from protocol.shardcast.folder import (
     held_manifest,
     held_versions,
@@ -239,11 +241,16 @@ class _Errand:
         version, before = manifest.policy_version, self.done
         work = ShardWork(version, shards, sink, self.http, self.relays, self.clock, kind=kind)
         left = None if self.ends is None else max(0.0, self.ends - self.clock.now())
-        work.run(
-            lambda done, total: self.progress(min(before + done, self.total), self.total),
-            self.wait_seconds if wait_seconds is None else wait_seconds,
-            left,
-        )
+        wait_seconds = self.wait_seconds if wait_seconds is None else wait_seconds
+        with ExitStack() as stack:
+            if wait_seconds and work.missing:  # relays are asked for what they say they have, and for nothing in vain
+                urls, patience = [relay.url for relay in self.relays.all], Patience(upstream=wait_seconds)
+                exchange = stack.enter_context(
+                    Exchange("", lambda: (), urls, self.relays, self.clock, patience, self.http)
+                )
+                exchange.follow(version, kind, work.missing)
+                work.route = exchange
+            work.run(lambda done, total: self.progress(min(before + done, self.total), self.total), wait_seconds, left)
         self.done = before + sum(shard.num_bytes for shard in shards.values())
 
     def fetched(self, way: Way, manifest: Manifest) -> Fetched:

@@ -104,16 +104,24 @@ def _ask(
         raise
 
 
-def read_document(http: httpx.Client, url: str, limit: int, clock: Clock, patience_seconds: float = math.inf) -> bytes:
+def read_document(
+    http: httpx.Client,
+    url: str,
+    limit: int,
+    clock: Clock,
+    patience_seconds: float = math.inf,
+    stop: threading.Event | None = None,
+) -> bytes:
     """The body at `url`, never more than `limit` bytes of it, nor longer than these may take, nor so long a silence.
 
+    Once `stop` is set nothing more is waited for.
     Raises httpx.HTTPError, httpx.InvalidURL, ShardCorrupt.
     """
     heard = clock.now()
     deadline = heard + GRACE_SECONDS + limit / LEAST_BYTES_PER_SECOND
 
     def look() -> None:
-        if clock.now() - heard > patience_seconds:
+        if clock.now() - heard > patience_seconds or (stop is not None and stop.is_set()):
             raise httpx.ReadTimeout(f"nothing for {patience_seconds:.0f} s from {url}")
 
     headers, looks = {"Accept-Encoding": "identity"}, {LOOK: look}

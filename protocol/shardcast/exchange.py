@@ -99,6 +99,7 @@ class Exchange:
         relays: Relays,
         clock: Clock,
         patience: Patience | None = None,
+        http: httpx.Client | None = None,
     ) -> None:
         self._own, self._members, self._relays, self._clock = own_url.rstrip("/"), members, relays, clock
         self._upstreams = tuple(url.rstrip("/") for url in upstreams)
@@ -110,18 +111,19 @@ class Exchange:
         self._over, self._following = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
         self._watched: set[str] = set()
-        self._http: httpx.Client | None = None
+        self._given, self._http = http, http
         self._policy_version: int | None = None
         self._kind: Kind = "shards"
         self._missing: set[int] = set()
         self._ranks: dict[int, list[str]] = {}
         self._in_hand: dict[int, _Way] = {}
+        self._claims: Claims | None = None
         self._busy_at = self._thought_at = self._met_at = self._came_at = 0.0
         self._own_share: set[int] = set()
         self._stolen: set[int] = set()
 
     def __enter__(self) -> Self:
-        self._http = weights_client(self._patience.answer)
+        self._http = self._given or weights_client(self._patience.answer)
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -129,10 +131,10 @@ class Exchange:
         self._following.set()
         for thread in self._threads:
             thread.join()
-        if self._http is not None:
+        if self._http is not None and self._given is None:
             self._http.close()
 
-    def follow(self, policy_version: int, kind: Kind, missing: Collection[int], claims: Claims) -> None:
+    def follow(self, policy_version: int, kind: Kind, missing: Collection[int], claims: Claims | None = None) -> None:
         """These shards are wanted from now on; peers are looked at until `rest`."""
         now, is_new = self._clock.now(), policy_version != self._policy_version
         if is_new:
@@ -165,11 +167,13 @@ class Exchange:
             if having:
                 self._in_hand[number] = _Way.PEER
                 return having
-            if number not in self._own_share | self._stolen or len(self._asked) >= self._most_asked:
+            is_due = number in self._own_share or number in self._stolen
+            sources = self._sources_of(number, now) if is_due and self._num_asked < self._most_asked else []
+            if not sources:
                 return ()
             self._in_hand[number] = _Way.OWN if number in self._own_share else _Way.STOLEN
-            self._claims.ask(self._asked)
-            return self._sources_of(number, now)
+            self._say()
+            return sources
 
     def end(self, number: int, url: str, outcome: Outcome) -> None:
         """What asking came to."""
@@ -182,7 +186,7 @@ class Exchange:
             if way is not _Way.STOLEN:
                 self._busy_at = self._clock.now()
             if way is not _Way.PEER:
-                self._claims.ask(self._asked)
+                self._say()
             peer = self._peers.get(url)
             if peer is not None:
                 peer.strikes += {Outcome.HERE: -1, Outcome.NOT_THERE: MOST_STRIKES, Outcome.FAILED: 1}[outcome]
@@ -198,6 +202,10 @@ class Exchange:
             self._think(self._clock.now())
             had = {number for number in self._missing if self._having(number, ())}
             return had | self._own_share | self._stolen
+
+    def _say(self) -> None:
+        if self._claims is not None:
+            self._claims.ask(number for number, way in self._in_hand.items() if way is not _Way.PEER)
 
     @property
     def _most_asked(self) -> int:
@@ -217,8 +225,8 @@ class Exchange:
         ]
 
     @property
-    def _asked(self) -> list[int]:
-        return [number for number, way in self._in_hand.items() if way is not _Way.PEER]
+    def _num_asked(self) -> int:
+        return sum(way is not _Way.PEER for way in self._in_hand.values())
 
     def _having(self, number: int, tried: Collection[str]) -> list[str]:
         """Peers that say they have it, and may."""
@@ -305,7 +313,7 @@ class Exchange:
             return
         path = f"{url}/{version_path(policy_version)}/{HOLDING_FILE}"
         try:
-            data = read_document(self._http, path, MAX_HOLDING_BYTES, self._clock)
+            data = read_document(self._http, path, MAX_HOLDING_BYTES, self._clock, self._patience.answer, self._over)
             holding = read_holding(data, policy_version)
         except httpx.ConnectError:
             self._lost(url)

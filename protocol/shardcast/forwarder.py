@@ -36,6 +36,8 @@ from protocol.wire import ShardListing, Signed, WeightsRelease
 WAIT_SECONDS = 60.0
 """Without progress, for shards that upstreams haven't got yet."""
 POLL_SECONDS = 1.0
+LISTING_SECONDS = 5.0
+"""An upstream that says nothing for so long isn't waited for: it is asked again soon."""
 PEER_POLL_SECONDS = 0.25
 """While peers are waited for."""
 
@@ -238,7 +240,7 @@ class Forwarder:
         """None where there is none, which is so most of the time, or none that the trainer signed."""
         url = f"{relay.url}/{version_path(policy_version)}/{LISTING_FILE}"
         try:
-            data = read_document(self._http, url, MAX_MANIFEST_BYTES, self._clock)
+            data = read_document(self._http, url, MAX_MANIFEST_BYTES, self._clock, LISTING_SECONDS)
             return read_listing(data, policy_version, self._releases.check)
         except (httpx.HTTPError, httpx.InvalidURL):
             return None

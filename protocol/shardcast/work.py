@@ -85,7 +85,8 @@ class ShardWork:
         kind: Kind = "shards",
     ) -> None:
         self._policy_version = policy_version
-        self._route = route
+        self.route = route
+        """May be set until `run`."""
         self._looked_at = 0.0
         self._sink, self._http, self._relays, self._clock = sink, http, relays, clock
         self._lock = threading.Lock()
@@ -93,6 +94,7 @@ class ShardWork:
         self._fault: Exception | None = None
         here = sink.found(shards)
         path = f"{version_path(policy_version)}/{kind}"
+        self.missing = shards.keys() - here
         self._queue = deque(
             Transfer(shard, f"{path}/{index}", index) for index, shard in shards.items() if index not in here
         )
@@ -148,7 +150,7 @@ class ShardWork:
                 "try again: what came is kept",
             )
         with self._lock:
-            if self._route is not None and now < self._looked_at + IDLE_SECONDS:
+            if self.route is not None and now < self._looked_at + IDLE_SECONDS:
                 return None  # another thread has just found nothing
             for index, transfer in enumerate(self._queue):
                 if transfer.not_before <= now and self._may_ask(transfer, now):
@@ -159,9 +161,9 @@ class ShardWork:
 
     def _may_ask(self, transfer: Transfer, now: float) -> bool:
         """Whether somebody is to be asked for it now, and who."""
-        if self._route is None:
+        if self.route is None:
             return True
-        transfer.among = self._route.take(transfer.number, transfer.tried)
+        transfer.among = self.route.take(transfer.number, transfer.tried)
         if transfer.among:
             return True
         if transfer.tried:  # whoever has it failed once: another time it needn't, and the route knows whom to leave
@@ -176,8 +178,8 @@ class ShardWork:
             self._end(transfer, "", Outcome.FAILED)
             self._round_over(transfer)
             return
-        if self._route is not None:
-            transfer.rivals = self._route.rivals(relay.url)
+        if self.route is not None:
+            transfer.rivals = self.route.rivals(relay.url)
         outcome = Outcome.FAILED
         try:
             outcome = self._ask(transfer, relay)
@@ -187,8 +189,8 @@ class ShardWork:
                 self._again(transfer, relay)
 
     def _end(self, transfer: Transfer, url: str, outcome: Outcome) -> None:
-        if self._route is not None:
-            self._route.end(transfer.number, url, outcome)
+        if self.route is not None:
+            self.route.end(transfer.number, url, outcome)
             self._looked_at = 0.0
 
     def _ask(self, transfer: Transfer, relay: Relay) -> Outcome:

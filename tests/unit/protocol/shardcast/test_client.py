@@ -24,6 +24,7 @@ from protocol.shardcast import transfer as transfer_module
 from protocol.shardcast.assembly import Assembly
 from protocol.shardcast.client import Fetched, fetch
 from protocol.shardcast.document import ROUNDS
+from protocol.shardcast.holding import Holding
 from protocol.shardcast.line import LINE_TIMEOUT_SECONDS, weights_client
 from protocol.shardcast.manifest import Manifest
 from protocol.shardcast.relays import Relays
@@ -442,3 +443,34 @@ def test_a_manifest_of_somebody_else_is_refused_and_kept_as_a_lie(tmp_path: Path
             fetched = got([liar.url, good.url], manifest, tmp_path / f"got{attempt}")
             assert {lie.expected for lie in fetched.lies} <= {manifest.manifest_hash}
     assert files_of(fetched.folder) == files_of(tmp_path / "checkpoint")
+
+
+def test_relays_are_not_asked_in_vain_for_what_they_say_they_lack(tmp_path: Path) -> None:
+    """A relay that is still filled, whose holding names three shards, then all of them."""
+    manifest = published(tmp_path, num_bytes=300_000)
+    folder, late = tmp_path / "origin/versions/0", tmp_path / "late"
+    (folder / "shards").rename(late)
+    (folder / "shards").mkdir()
+    for number in range(3):
+        (late / str(number)).rename(folder / "shards" / str(number))
+    Holding(policy_version=0, shards=(0, 1, 2)).write(folder)
+    num_asked: list[int] = []
+
+    def tell(done: int, total: int) -> None:
+        """The rest comes once the first ones are here, and the holding was looked at a few times."""
+        if done == sum(shard.num_bytes for shard in manifest.shards[:3]) and not num_asked:
+            num_asked.append(0)
+            threading.Thread(target=fill).start()
+
+    def fill() -> None:
+        while sum(path.endswith("here.json") for path, _ in asked.requests) < 4:
+            threading.Event().wait(0.02)
+        num_asked[0] = len(asked.shards)
+        for path in list(late.iterdir()):
+            path.rename(folder / "shards" / path.name)
+        Holding(policy_version=0, shards=tuple(range(len(manifest.shards)))).write(folder)
+
+    with relay(tmp_path / "origin") as asked, weights_client() as http:
+        fetched = fetch(http, [asked.url], release_of(manifest), tmp_path / "got", tell, wait_seconds=60.0)
+    assert files_of(fetched.folder) == files_of(tmp_path / "checkpoint")
+    assert num_asked[0] < 100, "those it has, and those that were asked for before it said what it has"

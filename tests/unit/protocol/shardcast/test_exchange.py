@@ -264,6 +264,17 @@ def test_an_upstream_relay_is_asked_for_what_it_has_and_an_origin_for_everything
     assert exchange.ready() == {5, 6}
 
 
+def test_what_nobody_is_asked_for_is_not_in_hand(clock: Hands) -> None:
+    """The news that an upstream hasn't got it came since shares were thought over."""
+    exchange = alone(clock, members=())
+    said = follow(exchange)
+    assert 7 in exchange.ready()
+    exchange._heard(ORIGIN, Holding(policy_version=3, shards=(4, 5)))
+    assert exchange.take(7, ()) in ((), []) and said.numbers == ()
+    exchange._heard(ORIGIN, Holding(policy_version=3, shards=(4, 5, 7)))
+    assert 7 in exchange.ready() and exchange.take(7, ()) == [ORIGIN]
+
+
 def test_an_upstream_that_says_it_has_nothing_is_asked_all_the_same_once_nothing_comes(clock: Hands) -> None:
     exchange = alone(clock, members=())
     follow(exchange)
