@@ -4,7 +4,7 @@ A kernel without `netem` can't delay. This process has a TUN device in both name
 until its time has come to be written to the other. Large segments stay whole (the header that a TUN device puts
 before a packet is carried along), so that a hundred megabytes a second are a few thousand packets.
 
-    python -m tests.bench.links.lag NAMESPACE OTHER SECONDS    says "ready" once both devices are there; then runs on
+    python -m tests.bench.links.lag NAMESPACE OTHER SECONDS    says "ready" once both devices are there
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ def device() -> int:
 
 
 def carry(one: int, other: int, seconds: float) -> None:
-    """Packets both ways, for ever."""
+    """Packets both ways, until the standard input ends, which it does with whoever started this."""
     goes_to = {one: other, other: one}
     held: dict[int, deque[tuple[float, bytes]]] = {one: deque(), other: deque()}
     while True:
         now = time.monotonic()
         dues = [queue[0][0] for queue in held.values() if queue]
-        ready, _, _ = select.select(goes_to, [], [], max(0.0, min(dues) - now) if dues else None)
+        ready, _, _ = select.select([*goes_to, 0], [], [], max(0.0, min(dues) - now) if dues else None)
+        if 0 in ready:
+            return
         for descriptor in ready:
             _take(descriptor, held[descriptor], seconds)
         now = time.monotonic()

@@ -51,6 +51,8 @@ class Network:
         """Rates in Mbit/s; `lag_seconds` one way, between a near host and a far one."""
         self._sides = {"near": dict(near), "far": dict(far)}
         self._lag_seconds = lag_seconds
+        self.lag_process = 0
+        """Its id."""
         self._stack = ExitStack()
 
     def namespace(self, host: str) -> str:
@@ -85,8 +87,11 @@ class Network:
             for host, mbit in hosts.items():
                 self._host(side, host, mbit)
         command = [sys.executable, "-m", "tests.bench.links.lag", own("near"), own("far"), str(self._lag_seconds)]
-        lag = self._stack.enter_context(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
+        lag = self._stack.enter_context(
+            subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        )
         self._stack.callback(lag.kill)
+        self.lag_process = lag.pid
         if lag.stdout is None or lag.stdout.readline() != "ready\n":
             raise OSError("the lag didn't start")
         for side, other in OTHER.items():
