@@ -48,8 +48,10 @@ def atomic_file(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         Path(temporary).replace(path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # of a full disk the system says everything but where
         raise
     sync_folder(path.parent)
 

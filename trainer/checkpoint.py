@@ -291,7 +291,9 @@ def _write_state(state: dict[str, Tensor], folder: Path, learner: Learner) -> No
             save(state, checkpoint_id=folder, process_group=control, no_dist=control is None)
     except CheckpointException as error:  # a BaseException, with what failed on each rank
         rank, (first, _) = next(iter(error.failures.items()))
-        raise OSError(f"rank {rank} couldn't write its part of {folder}: {first}") from error
+        free = shutil.disk_usage(folder.parent).free
+        why = f"rank {rank} couldn't write its part of {folder}, whose disk has {free:,} bytes left: {first}"
+        raise OSError(why) from error
 
 
 def _export(state: dict[str, Tensor], folder: Path, learner: Learner) -> StateHash:

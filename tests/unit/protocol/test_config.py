@@ -147,6 +147,17 @@ def test_a_failed_write_leaves_the_old_content_and_no_litter(tmp_path: Path, mon
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_of_a_full_disk_the_error_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("protocol.files.os.fsync", full)
+    with pytest.raises(OSError, match="No space left on device: .*shard") as refused:
+        write_atomically(tmp_path / "shard", b"1")
+    assert refused.value.filename == str(tmp_path / "shard")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_secret_file_can_be_kept_from_others(tmp_path: Path) -> None:
     write_atomically(tmp_path / "key", b"k", mode=0o600)
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600

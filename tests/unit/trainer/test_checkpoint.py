@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from traceback import StackSummary
 
 import pytest
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
 
 from protocol.errors import ConfigError, ProofpoolError
 from protocol.forward import CausalLM
@@ -162,6 +164,23 @@ def test_a_checkpoint_of_a_model_of_another_shape_is_said_to_be_that_and_not_dam
         store.restore(checkpoint, Learner(CausalLM.of(config, weights), learner.recipe))
     assert "mlp" in refused.value.why and "data_dir of its own" in refused.value.todo
     store.restore(checkpoint, Learner(make_model(), learner.recipe))
+
+
+def test_a_full_disk_is_told_with_what_it_has_left_and_nothing_whole_is_lost(
+    make_learner: MakeLearner, store: CheckpointStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = make_learner()
+    store.save(learner, 0, None, tmp_path)
+
+    def full(*arguments: object, **named: object) -> None:
+        raise CheckpointException("save", {0: (RuntimeError("unexpected pos 704 vs 598"), StackSummary())})
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainer.checkpoint.save", full)
+        with pytest.raises(OSError, match=r"rank 0 couldn't write .*whose disk has [0-9,]+ bytes left: unexpected pos"):
+            store.save(learner, 1, None, tmp_path)
+    assert newest(store).policy_version == 0
+    assert store.save(learner, 1, None, tmp_path).policy_version == 1
 
 
 def test_the_record_is_published_with_the_weights_and_says_what_they_were_made_of(
