@@ -180,9 +180,11 @@ class _Errand:
         with Assembly(version_folder(self.destination, manifest.policy_version)) as assembly:
             num_bytes_here = assembly.num_listed_bytes(manifest)
         held = held_versions(self.destination)
-        return ways_to(
+        ways = ways_to(
             manifest, num_bytes_here, held, lambda version, hash_: held_manifest(self.destination, version, hash_), ask
         )
+        free = shutil.disk_usage(self.destination).free
+        return sorted(ways, key=lambda way: way.num_disk_bytes(manifest) > free)  # what doesn't fit is the last resort
 
     def take(self, way: Way, manifest: Manifest, is_last: bool) -> None:
         """Go one way to its end: the version's folder."""

@@ -31,6 +31,10 @@ class Way:
     """Where the chain begins: a version that is here, or the snapshot; None for `whole`."""
     chain: tuple[Manifest, ...] = ()
 
+    def num_disk_bytes(self, manifest: Manifest) -> int:
+        """The most that it takes on disk on the way: a snapshot lies beside what becomes of it."""
+        return self.num_bytes if self.kind == "whole" else self.num_bytes + manifest.num_bytes
+
 
 def ways_to(manifest: Manifest, num_bytes_here: int, held: Collection[int], hold: Ask, ask: Ask) -> list[Way]:
     """All that are worth a thought. `held`: versions that are here; `hold` gives the manifest of one of those.

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -249,6 +250,30 @@ def test_a_chain_whose_middle_is_gone_ends_at_the_snapshot_or_nowhere(tmp_path: 
     (run.origin / "versions/2/manifest.json").unlink()
     with pytest.raises(Unreachable, match="its base is gone"):
         Served(run.origin).fetch(run.manifests[3], tmp_path / "newcomer")
+
+
+@pytest.mark.parametrize("free", [10**9, 0])
+def test_where_there_is_one_way_only_it_is_taken_whatever_the_disk_has(
+    tmp_path: Path, free: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(tmp_path, 2, snapshot_every=4)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    assert Served(run.origin).fetch(run.manifests[1], tmp_path / "got").way == "snapshot"
+
+
+def test_a_way_that_the_disk_has_no_room_for_comes_after_one_that_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Full shards of which most are here already take less room than a patch to another copy."""
+    run, got = run_of(tmp_path, 2), tmp_path / "got"
+    Served(run.origin).fetch(run.manifests[0], got)
+    staging = got / ".v1.staging"
+    shutil.copytree(run.checkpoint(1), staging)
+    shards = run.manifests[1].shards[:-2]
+    (staging / ".checked").write_text("".join(shard.model_dump_json() + "\n" for shard in shards))
+    left = sum(shard.num_bytes for shard in run.manifests[1].shards[-2:])
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=left))
+    assert Served(run.origin).fetch(run.manifests[1], got).way == "whole"
 
 
 def test_what_a_killed_fetch_had_is_not_fetched_again(tmp_path: Path) -> None:
