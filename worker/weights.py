@@ -10,6 +10,7 @@ the thread that calls it. Neither the coordinator nor a relay is trusted with we
 from __future__ import annotations
 
 import contextvars
+import shutil
 import threading
 from pathlib import Path
 
@@ -107,8 +108,10 @@ class Weights:
         """Delete all but the newest versions and the one in use, and what was never fetched to its end before it."""
         self._in_use = in_use
         for policy_version in self._versions()[: -self._num_kept]:
-            if policy_version != in_use:
+            if policy_version < in_use:
                 remove_version(self._folder, policy_version)
+            elif policy_version > in_use:  # its patches lead on from the one in use
+                shutil.rmtree(version_folder(self._folder, policy_version))
         remove_unfinished(self._folder, before=in_use)
 
     def _make_room(self) -> None:
