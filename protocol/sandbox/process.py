@@ -25,7 +25,7 @@ from protocol.sandbox.limits import Limits
 from protocol.sandbox.seccomp import filter_program
 
 Ending = Literal["exited", "cpu", "idle", "output", "last_resort"]
-LOOK_SECONDS = 0.05
+LOOK_SECONDS, START_SECONDS = 0.05, 60
 MAX_ERROR_BYTES = 4096
 MEMORY = "is the machine short of memory? see dmesg"
 
@@ -150,8 +150,12 @@ class SandboxProcess:
         """Ends the sandbox with all that is in it, and waits until it is gone."""
         if self._process.returncode is None:
             self._kill()
-            self._process.kill()
-            self._process.wait()
+            self._end_unstarted()
+            try:
+                self._process.wait(START_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
         self._close_descriptors()
 
     def _run(self, job: Job) -> Run:
@@ -207,6 +211,12 @@ class SandboxProcess:
         if self._child >= 0:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._child, signal.SIGKILL)
+
+    def _end_unstarted(self) -> None:
+        """Without a job it ends by itself; bubblewrap, killed while it makes its namespaces, leaves a child behind."""
+        if self._child < 0 and self._job in self._open:
+            os.close(self._job)
+            self._open.discard(self._job)
 
     def _close_descriptors(self) -> None:
         for descriptor in self._open:
