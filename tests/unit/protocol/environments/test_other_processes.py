@@ -51,7 +51,7 @@ def told(asked: list[dict[str, Any]], folder: Path, machine: dict[str, str]) -> 
         check=False,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=580,
     )
     assert done.returncode == 0, done.stderr[-2_000:]
     return done.stdout
@@ -63,7 +63,7 @@ def gym(dataset: str, num_problems: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_200)
 def test_every_dataset_that_isnt_refused_is_the_same_in_two_processes(tmp_path: Path) -> None:
     from reasoning_gym.factory import DATASETS
 
@@ -80,7 +80,7 @@ def test_the_refused_datasets_do_differ(tmp_path: Path) -> None:
     program = (
         "import reasoning_gym, sys\n"
         "d = reasoning_gym.create_dataset(sys.argv[1], seed=3, size=500)\n"
-        "print([(d[i]['question'], d[i]['answer']) for i in range(12)])"
+        "print([(d[i]['question'], d[i]['answer']) for i in range(5)])"
     )
     for name in sorted(UNSTABLE):
         outputs = [
@@ -96,6 +96,7 @@ def test_the_refused_datasets_do_differ(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_200)
 def test_a_thousand_rewards_of_math_are_the_same_in_two_processes(tmp_path: Path) -> None:
     from protocol.environments.problem_files import ProblemFile
 
