@@ -7,6 +7,11 @@ has some ten thousand, and a statement of earnings four an account.
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+from pydantic_core import from_json
+
 MAX_VALUES = 1 << 22
 
 
@@ -21,3 +26,20 @@ def check_unfolding(content: bytes | bytearray, most: int = MAX_VALUES) -> None:
     num_values = 1 + sum(content.count(mark) for mark in b",[{")
     if num_values > most:
         raise ValueError(f"it may hold {num_values} values, and {most} are read at most")
+
+
+def read_json(content: bytes | str, most: int = MAX_VALUES, **hooks: Any) -> Any:
+    """`json.loads` of what may be hostile; raises ValueError for more than `most` values and for nesting past 200.
+
+    `json.loads` follows nesting until the interpreter's limit, which some libraries raise past where the stack ends.
+    `hooks` are its own (`parse_int` and the like).
+
+    >>> read_json("[" * 300)
+    Traceback (most recent call last):
+    ...
+    ValueError: recursion limit exceeded at line 1 column 202
+    """
+    content = content.encode() if isinstance(content, str) else content
+    check_unfolding(content, most)
+    from_json(content)
+    return json.loads(content, **hooks)

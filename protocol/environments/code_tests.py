@@ -7,7 +7,6 @@ expected stays here: a sandbox is told what to read or call, and nothing else.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocol.sandbox.process import Job, Run
-from protocol.unfolding import check_unfolding
+from protocol.unfolding import read_json
 
 MAX_TESTS = 1000
 MAX_STDIN_BYTES = 32 << 20
@@ -52,7 +51,7 @@ class CodeTest:
 def tests_of(info: dict[str, Any]) -> tuple[CodeTest, ...]:
     """Raises ValueError for anything that is no set of tests for Python."""
     inner = info.get("ground_truth", info)
-    inner = json.loads(inner) if isinstance(inner, str) else inner
+    inner = read_json(inner) if isinstance(inner, str) else inner
     if not isinstance(inner, dict | list):
         raise ValueError(f"its tests must be an object or a list, not {type(inner).__name__}")
     language = (inner if isinstance(inner, dict) else info).get("language") or "python"
@@ -97,11 +96,10 @@ def same_value(returned: Any, expected: Any) -> bool:
 def _is_returned(content: bytes, expected: Any) -> bool:
     """PRIME-RL's data wraps some expected values in a list of one: either is right."""
     try:
-        check_unfolding(content, MAX_VALUES)
-        returned = json.loads(content, parse_int=_integer, parse_constant=_refuse)
+        returned = read_json(content, MAX_VALUES, parse_int=_integer, parse_constant=_refuse)
         alone = isinstance(expected, list) and len(expected) == 1 and same_value(returned, expected[0])
         return alone or same_value(returned, expected)
-    except (ValueError, RecursionError):
+    except ValueError:
         return False
 
 
@@ -137,8 +135,8 @@ def _test(name: Any, given: Any, expected: Any) -> CodeTest:
     if not isinstance(name, str):
         raise ValueError("`fn_name` must be a text")
     if isinstance(given, str):
-        given = [json.loads(line) for line in given.splitlines() if line.strip()]
-        expected = json.loads(expected) if isinstance(expected, str) else expected
+        given = [read_json(line) for line in given.splitlines() if line.strip()]
+        expected = read_json(expected) if isinstance(expected, str) else expected
     if not isinstance(given, list):
         raise ValueError("a call's input must be the list of its arguments")
     return CodeTest("", (name, given), expected)

@@ -26,7 +26,7 @@ from typing import Any
 from protocol.canonical import canonical_json, hex0x, sha256
 from protocol.errors import ConfigError, MalformedFile, NotCanonical, UsageError
 from protocol.files import cache_folder
-from protocol.unfolding import check_unfolding
+from protocol.unfolding import read_json
 
 DATASETS_VARIABLE = "PROOFPOOL_DATASETS"
 """The folder in which a rule's dataset is looked for by its name."""
@@ -153,8 +153,7 @@ def _text(row: dict[str, Any], column: str) -> str:
 def _info_text(value: Any) -> str:
     """The text of `verification_info` as it is in the file, or of the object that is there, keys in order."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    check_unfolding(text.encode(), MAX_INFO_VALUES)
-    if not isinstance(json.loads(text), dict):
+    if not isinstance(read_json(text, MAX_INFO_VALUES), dict):
         raise ValueError(f"{INFO_COLUMN} must be a JSON object, not {text[:40]!r}")
     return text
 
@@ -188,9 +187,8 @@ def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def _json_row(line: bytes, where: str) -> dict[str, Any]:
     try:
-        check_unfolding(line, MAX_INFO_VALUES)
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        row = read_json(line, MAX_INFO_VALUES)
+    except ValueError as error:
         raise MalformedFile(f"{where} is no JSON", str(error)[:300], "write one object a line") from error
     if not isinstance(row, dict):
         raise MalformedFile(f"{where} is no JSON object", f"{type(row).__name__}", "write one object a line")
