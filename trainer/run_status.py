@@ -108,6 +108,8 @@ def read_lines(run: Path) -> list[Line]:
     """The metrics of a run's folder, of a testnet's, or a metrics.jsonl itself. Raises UsageError without any."""
     places = [run] if run.is_file() else [run / FILE_NAME, run / "data" / "trainer" / FILE_NAME]
     file = next((place for place in places if place.is_file()), None)
+    if file is None and any((place.parent / "config.json").is_file() for place in places):
+        raise UsageError("the run has nothing to tell yet", f"{run} has no {FILE_NAME}", "wait for the first step")
     if file is None:
         raise UsageError("that is no run", f"no {FILE_NAME} under {run}", "name a run folder or the file")
     if not (lines := MetricsFile(file).lines()):

@@ -88,3 +88,11 @@ def test_no_run_and_an_empty_one_are_usage_errors(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").touch()
     with pytest.raises(UsageError, match="nothing to tell yet"):
         read_lines(tmp_path)
+
+
+def test_a_run_that_has_begun_and_taken_no_step_isnt_called_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no run"):
+        read_lines(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match="nothing to tell yet"):
+        read_lines(tmp_path)
