@@ -55,6 +55,8 @@ AHEAD_SECONDS = 1.0
 """Between two looks for a task to fetch ahead, where there was none of this version."""
 SEND_SECONDS = 1.0
 """Between two looks at what the outbox still holds; what is new is sent at once."""
+MOST_PATCHES = 3
+"""Each is decoded over the whole model: more of them take longer than a load."""
 
 
 class Worker:
@@ -203,8 +205,9 @@ class Worker:
             return 0
         try:
             patches = self.weights.patches(self._loaded_version, policy_version)
-            if patches:
-                self.engine.apply(patches, folder)
+            if not 0 < len(patches) <= MOST_PATCHES:
+                return 0
+            self.engine.apply(patches, folder)
         except (ProofpoolError, OSError) as error:
             get_logger().warning("weights.not_patched", policy_version=policy_version, why=str(error))
             return 0

@@ -10,6 +10,7 @@ import pytest
 import torch
 from structlog.testing import capture_logs
 
+import worker.loop
 from protocol.engines.torch import TorchEngine
 from protocol.errors import MalformedFile, ProofpoolError, VerificationFailed
 from protocol.shardcast.folder import patches_of
@@ -110,6 +111,20 @@ def test_patches_of_versions_between_are_a_chain(
     worker.load_weights(0)
     assert engine.taken == ["v0", (3, "v3"), "v0"]
     check_has(worker, versions, 0)
+
+
+def test_a_longer_chain_than_pays_off_is_loaded(
+    make_worker: MakeWorker, step: Callable[..., None], versions: Versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker.loop, "MOST_PATCHES", 2)
+    here = make_worker(engine=(engine := Watched()))
+    here.load_weights(0)
+    for number in range(1, NUM_VERSIONS):
+        step(number)
+        here.weights.follow()
+    here.load_weights(3)
+    assert engine.taken == ["v0", "v3"]
+    check_has(here, versions, 3)
 
 
 @pytest.mark.parametrize("gap", [1, 2])
