@@ -4,7 +4,7 @@ In: a learner after a step. Out, there whole or not at all, written by all ranks
 
     ROOT/N/state/       float32 weights (or adapters) and optimizer, each rank's rows in a file of its own (torch's DCP)
            model/       the published Hugging Face folder (bf16) and its `training.json`
-           batch/       offer, rules and rollout file of the step that made it
+           batch/       offer, rules and rollout file of the step that made it; groups of the steps before
            step.json    `StepRecord`
 
 A checkpoint can be resumed on any number of ranks; one process goes on exact to the bit. No rank ever holds more than
@@ -18,7 +18,7 @@ import shutil
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -32,16 +32,20 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from protocol.api import BatchOffer
 from protocol.canonical import hex0x
 from protocol.errors import ConfigError, ProofpoolError
 from protocol.files import sync_folder, write_atomically
+from protocol.shardcast.folder import MANIFEST_FILE
+from protocol.shardcast.manifest import Manifest
 from protocol.weights import ModelConfig
 from protocol.weights_file import write_weights
-from trainer.batch_file import BatchFile
+from trainer.batch_file import OFFER_FILE, BatchFile
 from trainer.learner import Learner
 from trainer.policy import whole
 from trainer.ranks import Ranks, losing_ranks
 from trainer.step_record import Arithmetic, StateHash, StepRecord, hashing, names_of, state_hash, weights_hash
+from trainer.trained_groups import TrainedGroups
 
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
 RECORD_FILE = "step.json"
@@ -74,6 +78,24 @@ class Checkpoint:
     @property
     def model_folder(self) -> Path:
         return self.folder / "model"
+
+    @property
+    def batch_folder(self) -> Path:
+        """Not there for the base model."""
+        return self.folder / "batch"
+
+    @property
+    def pool_id(self) -> int | None:
+        """The pool whose batch made it or that it was published in; None where neither file says so."""
+        named: tuple[tuple[type[BatchOffer | Manifest], Path], ...] = (
+            (BatchOffer, self.batch_folder / OFFER_FILE),
+            (Manifest, self.model_folder / MANIFEST_FILE),
+        )
+        for kind, file in named:
+            # What is damaged is told by whoever needs more of it.
+            with suppress(OSError, ValidationError):
+                return kind.model_validate_json(file.read_bytes()).pool_id
+        return None
 
 
 class CheckpointStore:
@@ -171,7 +193,7 @@ class CheckpointStore:
             arithmetic=Arithmetic.here(ranks, learner.policy.compute_dtype),
         )
         if ranks.is_first:
-            _write_rest(staging, record, batch, base)
+            _write_rest(staging, record, batch, base, before)
             staging.rename(folder)
             sync_folder(self.root)
             self._drop_old()
@@ -324,14 +346,18 @@ def _gathered(state: dict[str, Tensor], names: Iterable[str]) -> Iterator[tuple[
         yield name, whole(state[name])
 
 
-def _write_rest(staging: Path, record: StepRecord, batch: BatchFile | None, base: Path) -> None:
+def _write_rest(
+    staging: Path, record: StepRecord, batch: BatchFile | None, base: Path, before: Checkpoint | None
+) -> None:
     text = record.model_dump_json(indent=1).encode() + b"\n"
     write_atomically(staging / "model" / PUBLISHED_RECORD_FILE, text)
     for name in COMPANIONS:
         if (base / name).exists():
             write_atomically(staging / "model" / name, (base / name).read_bytes())
     if batch is not None:
+        trained = TrainedGroups() if before is None else TrainedGroups.until(before.batch_folder)
         batch.write(staging / "batch")
+        trained.write(staging / "batch", batch)
     write_atomically(staging / RECORD_FILE, text)
 
 

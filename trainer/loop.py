@@ -34,6 +34,7 @@ from trainer.publishing import Publishing
 from trainer.reporting import Reporting
 from trainer.samples import TrainingBatch, UnfitRow
 from trainer.stopwatch import Phase
+from trainer.trained_groups import TrainedGroups
 
 
 class Trainer:
@@ -80,7 +81,7 @@ class Trainer:
         is_last = before.policy_version + 1 == num_steps
         with self.stopwatch.phase(Phase.BATCH):
             waiting_since = self.stopwatch.clock.now()
-            if (taken := self.take(before.policy_version + 1, publishing)) is None:
+            if (taken := self.take(before, publishing)) is None:
                 return None
             unpublished_seconds = publishing.seconds_since(waiting_since)
         file, batch = taken
@@ -138,12 +139,15 @@ class Trainer:
             raise
         publishing.wait()
 
-    def take(self, step: int, publishing: Publishing) -> tuple[BatchFile, TrainingBatch] | None:
-        """A batch of this step that can be trained on: the pool is told of any that can't. None if stopped before.
+    def take(self, before: Checkpoint, publishing: Publishing) -> tuple[BatchFile, TrainingBatch] | None:
+        """A batch of the step after `before` that can be trained on: the pool is told of any that can't.
+
+        None if stopped before.
 
         Raises VerificationFailed where a refused one is offered again.
         """
-        refused: set[int] = set()
+        step, refused = before.policy_version + 1, set[int]()
+        trained = TrainedGroups.until(before.batch_folder)
         while (offer := self.wait_for_batch(step, publishing)) is not None:
             if offer.number in refused:
                 raise VerificationFailed(
@@ -154,6 +158,7 @@ class Trainer:
             if (file := self.fetch(offer)) is None:
                 return None
             try:
+                trained.check(offer)
                 return file, self.crew.read(file)
             except UnfitRow as unfit:
                 self.refuse(offer, unfit)

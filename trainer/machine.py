@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from protocol.chain.deployment import named_deployment
 from protocol.engines.vllm.library import require_installed
 from protocol.environments.registry import environment_names, environment_of
 from protocol.errors import ConfigError, ProofpoolError
@@ -20,6 +21,7 @@ from protocol.rules import Rules
 from protocol.tokenizer import Tokenizer
 from protocol.weights import ModelConfig
 from protocol.weights_file import WeightsFile
+from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
 from trainer.trackers import LIBRARIES
 
@@ -30,6 +32,8 @@ def hindrances(config: TrainerConfig, model: ModelConfig) -> Iterator[str]:
         yield f"there is no keystore at {config.keystore}: make or import one (`proofpool key`), or set `keystore`"
     if config.password_file is not None and not config.password_file.is_file():
         yield f"there is no password file at {config.password_file}"
+    yield from _of(lambda: named_deployment(config.deployment, config.ledger))
+    yield from _of(lambda: check_pool(CheckpointStore(config.data_dir / "checkpoints"), config.pool_id))
     yield from _of_model(config, model)
     if config.metrics_address is not None and (why := why_not_free(config.metrics_address)):
         yield f"metrics_address {config.metrics_address} can't be listened on now ({why}): set it to a free one"
@@ -62,6 +66,17 @@ def check_tokenizer(base: Path, model: ModelConfig) -> None:
             "the base model's tokenizer is another model's",
             f"{base}: it has token {largest}, the model has tokens 0 to {model.vocab_size - 1}",
             "put the tokenizer.json of this very model there: workers get it with each version",
+        )
+
+
+def check_pool(store: CheckpointStore, pool_id: int) -> None:
+    """Before a batch is acknowledged or a version published: each pool has its own. Raises ConfigError."""
+    newest = store.newest()
+    if newest is not None and newest.pool_id not in (None, pool_id):
+        raise ConfigError(
+            "this data folder is another pool's",
+            f"{newest.folder}: trained for pool {newest.pool_id}, pool_id is {pool_id}",
+            "set pool_id as it was, or give this pool a data_dir and an origin_dir of its own",
         )
 
 

@@ -43,7 +43,7 @@ from trainer.flops import step_flops
 from trainer.held_back import Evaluations
 from trainer.learner import Learner
 from trainer.loop import Trainer
-from trainer.machine import check_tokenizer
+from trainer.machine import check_pool, check_tokenizer
 from trainer.metrics import TrainerMetrics, health_of
 from trainer.metrics_file import FILE_NAME, MetricsFile
 from trainer.peak import Peak, measured_peak
@@ -94,6 +94,7 @@ def build_trainer(config: TrainerConfig, clock: Clock, stop: threading.Event, ra
         return None
     _check_role(record, signer)
     coordinator = CoordinatorClient(config.coordinator_url, RequestSigner(signer, contracts.domain, clock))
+    check_pool(CheckpointStore(config.data_dir / "checkpoints"), config.pool_id)
     crew = build_crew(config, ranks)
     check_tokenizer(config.base_model, crew.learner.model.config)
     batches = Batches(coordinator, pool.record, contracts.domain)

@@ -141,7 +141,7 @@ class Replayer:
         return self.base
 
     def _batch(self, made: Checkpoint, source: BatchSource, data: bytes | None) -> BatchFile:
-        file = BatchFile.load(made.folder / "batch")
+        file = BatchFile.load(made.batch_folder)
         if data is not None:
             file = replace(file, data=data)
         _check("the rules", file.rules.rules_hash, source.rules_hash)

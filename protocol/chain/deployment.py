@@ -102,6 +102,22 @@ def connect(
 
     Raises ConfigError where nothing is named or two things differ, WrongChain, ChainError.
     """
+    expected = named_deployment(deployment, ledger)
+    if expected is None:
+        assert ledger is not None
+        return Contracts.connect(url, ledger, clock, chain_id=chain_id)
+    if chain_id is not None and chain_id != expected.chain_id:
+        raise ConfigError(
+            "two chains are named", f"chain {chain_id}, and {expected.chain_id} in {deployment}", "name one"
+        )
+    return expected.connect(url, clock)
+
+
+def named_deployment(deployment: Path | None, ledger: str | None) -> Deployment | None:
+    """What the file says; None where the Ledger's address is all that is named. No node is asked.
+
+    Raises ConfigError where neither is named, the file can't be read, or it has another Ledger.
+    """
     if deployment is None:
         if ledger is None:
             raise ConfigError(
@@ -109,17 +125,13 @@ def connect(
                 "neither `deployment` nor `ledger` is set",
                 "give --deployment or --ledger, or set one of them in the file",
             )
-        return Contracts.connect(url, ledger, clock, chain_id=chain_id)
+        return None
     expected = read_deployment(deployment)
     if ledger is not None and small(ledger, "the Ledger") != expected.ledger:
         raise ConfigError(
             "two deployments are named", f"Ledger {ledger}, and {expected.ledger} in {deployment}", "name one"
         )
-    if chain_id is not None and chain_id != expected.chain_id:
-        raise ConfigError(
-            "two chains are named", f"chain {chain_id}, and {expected.chain_id} in {deployment}", "name one"
-        )
-    return expected.connect(url, clock)
+    return expected
 
 
 def stay_with(folder: Path, contracts: Contracts) -> None:

@@ -155,7 +155,13 @@ def _again(checkpoint: Path, root: Path, pool_id: int, policy_version: int, shar
         if listed.get(len(found)) == shard and not path.exists():
             write_atomically(path, data)
         found.append(shard)
-    if (pool_id, tuple(found)) != (manifest.pool_id, manifest.shards):
+    if manifest.pool_id != pool_id:
+        raise ProofpoolError(
+            "this origin has another pool's versions",
+            f"{folder}: of pool {manifest.pool_id}, not {pool_id}",
+            "give each pool an origin folder of its own",
+        )
+    if tuple(found) != manifest.shards:
         raise ProofpoolError(
             "a policy version can't be published twice with other content",
             str(folder),

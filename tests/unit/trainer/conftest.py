@@ -111,12 +111,14 @@ def make_offer(
         header = FileHeader(task_id=ZERO_HASH, group_size=GROUP_SIZE, sampling=SamplingRules(max_new_tokens=12))
         file = write_rollouts(header, rollouts)
         number = step if number is None else number
-        message = Batch(pool_id=1, number=number, step=step, groups_root=groups_root([(ZERO_HASH, 0), (ZERO_HASH, 1)]))
+        submission = hex0x(number.to_bytes(32, "big"))
+        keys = [(submission, 0), (submission, 1)]
+        message = Batch(pool_id=1, number=number, step=step, groups_root=groups_root(keys))
         offer = BatchOffer(
             pool_id=message.pool_id,
             number=message.number,
             step=message.step,
-            groups=tuple(GroupRef(submission_id=ZERO_HASH, group=group) for group in range(2)),
+            groups=tuple(GroupRef(submission_id=submission_id, group=group) for submission_id, group in keys),
             groups_root=message.groups_root,
             rules_hash=rules.rules_hash,
             signature=COORDINATOR.sign(message, domain),

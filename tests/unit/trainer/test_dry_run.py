@@ -25,11 +25,12 @@ from protocol.weights import ModelConfig
 from protocol.wire import ZERO_ADDRESS, ZERO_HASH
 from testnet.plan import BASE_MODEL
 from tests.documents import fitting
+from trainer.batch_file import BatchFile
 from trainer.checkpoint import CheckpointStore
 from trainer.config import TrainerConfig
 from trainer.dry_run import DryRun, dry_run, lines
 from trainer.learner import Learner
-from trainer.machine import check_tokenizer, rules_hindrances
+from trainer.machine import check_pool, check_tokenizer, rules_hindrances
 
 Serve = Callable[..., None]
 
@@ -41,6 +42,7 @@ def config(tmp_path: Path) -> Callable[..., TrainerConfig]:
         settings = {
             "coordinator_url": "http://127.0.0.1:1",
             "chain_url": "http://127.0.0.1:1",
+            "ledger": ZERO_ADDRESS,
             "keystore": tmp_path / "key.json",
             "base_model": BASE_MODEL,
             "data_dir": tmp_path / "data",
@@ -170,6 +172,8 @@ def test_what_would_go_wrong_is_said(
     [
         ({"keystore": "/none"}, "there is no keystore at /none"),
         ({"password_file": "/none"}, "there is no password file at /none"),
+        ({"ledger": None}, "no contracts are named: neither `deployment` nor `ledger` is set"),
+        ({"deployment": "/none"}, "a deployment file can't be read: /none"),
         ({"scale": {"device": "cuda"}}, "sees no GPU here"),
         ({"tracker": "trackio"}, "the tracker trackio isn't installed: pip install 'proofpool[trackio]'"),
         ({"evaluation": {"evaluate_every": 1, "engine": "vllm"}}, "proofpool[vllm]"),
@@ -225,6 +229,25 @@ def test_a_tokenizer_that_is_another_models_or_missing_is_said_and_no_run_begins
     with pytest.raises(ConfigError, match="can't load the tokenizer"):
         check_tokenizer(folder, model)
     assert "can't load the tokenizer" in told(dry_run(config(base_model=folder), 1))
+
+
+def test_a_data_folder_of_another_pool_is_said_and_no_run_goes_on_with_it(
+    config: Callable[..., TrainerConfig],
+    make_learner: Callable[..., Learner],
+    batch_file: BatchFile,
+    tmp_path: Path,
+) -> None:
+    """It would acknowledge and publish there what belongs to the pool that the checkpoint is of."""
+    store = CheckpointStore(tmp_path / "data" / "checkpoints")
+    base = store.save(make_learner(), 0, None, BASE_MODEL)
+    check_pool(store, 2)  # neither published nor trained: it is nobody's yet
+    store.save(make_learner(), 1, batch_file, BASE_MODEL, base)
+    check_pool(store, 1)
+    with pytest.raises(ConfigError, match="data folder is another pool's") as refused:
+        check_pool(store, 2)
+    assert "trained for pool 1, pool_id is 2" in refused.value.why
+    assert "data folder is another pool's" in told(dry_run(config(pool_id=2), 1))
+    assert "data folder is another pool's" not in told(dry_run(config(), 1))
 
 
 def test_an_environment_that_isnt_the_pools_is_said(config: Callable[..., TrainerConfig], rules: Rules) -> None:

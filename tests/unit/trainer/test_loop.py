@@ -44,6 +44,7 @@ from trainer.metrics_file import MetricsFile
 from trainer.reporting import Reporting
 from trainer.samples import TrainingBatch
 from trainer.stopwatch import Phase, Stopwatch
+from trainer.trained_groups import TrainedGroups
 
 Offer = tuple[BatchOffer, bytes]
 TERMS = SimpleNamespace(pool_id=1, coordinator=COORDINATOR.address, max_async=8)
@@ -457,6 +458,56 @@ def test_rollouts_that_the_pools_max_async_excludes_are_refused_with_their_submi
     start().run(num_steps=2)
     assert [refusal.why for refusal in world.refused] == ["policy version 0, the pool's max_async allows 1 and later"]
     assert sorted(world.manifests) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("between", [0, 1])
+def test_a_group_that_was_trained_on_is_refused_also_after_a_restart(
+    world: World, start: Callable[..., Trainer], make_offer: Callable[..., Offer], between: int
+) -> None:
+    """What made version 1 comes again, in a batch of a later step that the coordinator has signed as well."""
+    last = 2 + between
+    current: list[Offer] = []
+
+    def next_offer(step: int) -> Offer:
+        if step < last:
+            return make_offer(step)
+        if len(current) <= len(world.refused):
+            current.append(make_offer(last, number=(1, 9)[len(current)]))
+        return current[-1]
+
+    world.make_offer = next_offer
+    start().run(num_steps=last - 1)
+    assert not world.refused
+    start().run(num_steps=last)
+    submission_id = make_offer(1)[0].groups[0].submission_id
+    assert [(one.submission_id, one.why) for one in world.refused] == [
+        (submission_id, "its group 0 was trained on in step 1")
+    ]
+    assert set(world.consumed) == {*range(1, last), 9}
+
+
+def test_groups_are_kept_as_long_as_the_pools_max_async_lets_them_be_offered(
+    start: Callable[..., Trainer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rollouts of version n come up to step n + 1 + max_async."""
+    monkeypatch.setattr(TERMS, "max_async", 2)
+    monkeypatch.setattr("trainer.samples._version_fault", lambda *args: None)
+    start().run(num_steps=5)
+    found = TrainedGroups.until(tmp_path / "checkpoints" / "5" / "batch")
+    assert list(found.by_step) == [3, 4, 5]
+    assert TrainedGroups.until(tmp_path / "checkpoints" / "0" / "batch").by_step == {}
+
+
+def test_a_checkpoint_of_an_earlier_release_knows_its_own_groups_and_a_damaged_one_is_named(
+    start: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    start().run(num_steps=2)
+    folder = tmp_path / "checkpoints" / "2" / "batch"
+    (folder / "earlier.json").unlink()
+    assert list(TrainedGroups.until(folder).by_step) == [2]
+    (folder / "earlier.json").write_text("{")
+    with pytest.raises(VerificationFailed, match="doesn't say which groups were trained on"):
+        TrainedGroups.until(folder)
 
 
 def test_a_refused_batch_that_is_offered_again_ends_the_run(

@@ -221,6 +221,14 @@ def test_publishing_again_is_idempotent_but_other_content_is_refused(checkpoint:
         publish(checkpoint, root, 1, 0)
 
 
+def test_each_pool_has_an_origin_of_its_own(checkpoint: Path, root: Path) -> None:
+    publish(checkpoint, root, 1, 0)
+    with pytest.raises(ProofpoolError, match="this origin has another pool's versions") as refused:
+        publish(checkpoint, root, 2, 0)
+    assert "of pool 1, not 2" in refused.value.why
+    assert publish(checkpoint, root / "own", 2, 0).pool_id == 2
+
+
 def test_old_versions_are_dropped_and_new_ones_kept(checkpoint: Path, root: Path) -> None:
     for version in range(4):
         publish(checkpoint, root, 1, version)
