@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.shardcast.client import fetch_version
+from protocol.shardcast.client import fetch
 from protocol.shardcast.file_server import FileServer
 from protocol.shardcast.line import weights_client
 from tests.integration.shardcast_faults import FAULTS, MODEL, Coordinator, World, publish_to, run_faults, table
@@ -32,7 +32,7 @@ def fetched(tmp_path: Path) -> World:
     made.publish()
     publish_to(tmp_path / "checkpoint", tmp_path / "origin", 0)
     with FileServer(tmp_path / "origin", ("127.0.0.1", 0)) as server, weights_client() as http:
-        fetch_version(http, [server.url], release_of(made.manifests[0]), made.out)
+        fetch(http, [server.url], release_of(made.manifests[0]), made.out)
     (tmp_path / "client.said").write_text("")
     return made
 

@@ -164,6 +164,7 @@ def test_a_run_is_done_once_its_workers_have_ended_and_the_log_was_read_after_th
     tally, up = Tally(policy_version=1), [True]
     tally.node(run.accounts.providers[0].node.address).received = 1
     run.observer = SimpleNamespace(tally=tally, look=lambda: None)
+    run.arrivals = SimpleNamespace(look=lambda: None)
     run.node = SimpleNamespace(process=None)
     worker = SimpleNamespace(
         was_started=True,
