@@ -49,6 +49,8 @@ from trainer.trained_groups import TrainedGroups
 
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
 RECORD_FILE = "step.json"
+INDEX_FILE = ".metadata"
+"""Of a checkpoint's state, by torch: which tensor is in which file."""
 VERSION = re.compile("0|[1-9][0-9]*")
 """Names of checkpoints' folders; others, such as `7.aside`, are somebody's own."""
 PUBLISHED_RECORD_FILE = "training.json"
@@ -205,6 +207,8 @@ class CheckpointStore:
         _check_model(checkpoint, learner)
         self._check_adapters(checkpoint, learner)
         alone = learner.ranks.control is None
+        if not (index := checkpoint.folder / "state" / INDEX_FILE).is_file():  # torch would print where it looked
+            raise _damaged(checkpoint.folder, FileNotFoundError(f"there is no {index.name} in {index.parent}"))
         state = learner.make_room(checkpoint.record.num_updates)
         try:
             with _exchanging():
@@ -362,8 +366,11 @@ def _write_rest(
 
 
 def _damaged(folder: Path, error: BaseException) -> ProofpoolError:
+    if isinstance(error, CheckpointException) and error.failures:
+        error = next(iter(error.failures.values()))[0]  # what failed on the first rank that tells
+    first = next(iter(str(error).splitlines()), "")
     return ProofpoolError(
         "a checkpoint can't be read",
-        f"{folder}: {type(error).__name__}",
+        f"{folder}: {type(error).__name__}{first and ': '}{first[:200]}",
         TAKE_AGAIN,
     )

@@ -167,6 +167,18 @@ class Evaluations:
 
     def _evaluate(self, checkpoint: Checkpoint) -> None:
         started, self._paused_seconds = self._now(), 0.0
+        engine = HoldingEngine(self._make_engine(), self._hold)
+        try:
+            engine.load(checkpoint.model_folder)
+            self._has_weights.set()  # before all else, since the next save may wait for that
+            passes = self._pass_counts(checkpoint, engine)
+        finally:
+            engine.close()
+        seconds = self._now() - started - self._paused_seconds
+        self.reporting.evaluated(checkpoint.policy_version, pass_rates(passes, self.config.num_samples), seconds)
+
+    def _pass_counts(self, checkpoint: Checkpoint, engine: Engine) -> list[int]:
+        """Of the version that the engine has, by the pool's rules as they are now."""
         tokenizer = Tokenizer.load(checkpoint.model_folder)
         rules = self._known_rules()
         plan = EvaluationPlan(
@@ -179,16 +191,7 @@ class Evaluations:
         journal = PassJournal(self.folder / f"{checkpoint.policy_version}.jsonl", plan)
         if journal.other_plan is not None:
             journal.start_anew()
-        environment = environment_of(rules.environment, tokenizer)
-        engine = HoldingEngine(self._make_engine(), self._hold)
-        try:
-            engine.load(checkpoint.model_folder)
-            self._has_weights.set()
-            passes = self._measure(journal, environment, rules, engine)
-        finally:
-            engine.close()
-        seconds = self._now() - started - self._paused_seconds
-        self.reporting.evaluated(checkpoint.policy_version, pass_rates(passes, self.config.num_samples), seconds)
+        return self._measure(journal, environment_of(rules.environment, tokenizer), rules, engine)
 
     def _measure(self, journal: PassJournal, environment: Environment, rules: Rules, engine: Engine) -> list[int]:
         """Passes of all problems; those that are measured already come from the journal."""

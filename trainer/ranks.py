@@ -187,7 +187,8 @@ def _device(kind: str, local_rank: int) -> torch.device:
 def parting(ranks: Ranks) -> Iterator[None]:
     """On the first rank: the others end when the block does. Where it fails they miss it, and end with RankLost."""
     yield
-    ranks.tell(Part())
+    with losing_ranks():  # one that died while the first waited for a batch, where nothing is exchanged
+        ranks.tell(Part())
     ranks.close()
 
 

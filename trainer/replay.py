@@ -20,6 +20,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
+from protocol.batches import groups_root
 from protocol.canonical import hex0x
 from protocol.errors import UsageError, VerificationFailed
 from protocol.shardcast.origin import published_manifest
@@ -145,7 +146,9 @@ class Replayer:
         if data is not None:
             file = replace(file, data=data)
         _check("the rules", file.rules.rules_hash, source.rules_hash)
-        _check("the batch's groups", file.offer.groups_root, source.groups_root)
+        named = groups_root([(group.submission_id, group.group) for group in file.offer.groups])
+        _check("the list of the batch's groups", named, source.groups_root)
+        _check("the root of the batch's groups", file.offer.groups_root, source.groups_root)
         _check("the rollout file", hex0x(hashlib.sha256(file.data).digest()), source.file_sha256)
         return file
 

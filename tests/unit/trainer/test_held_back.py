@@ -232,6 +232,25 @@ def test_the_next_save_waits_for_the_weights_and_only_the_next_turn_for_the_end(
     assert [line["step"] for line in lines_of(tmp_path)] == [2]
 
 
+def test_the_next_save_waits_for_no_rules_and_no_environment(
+    start: Callable[..., Evaluations], store: CheckpointStore, pool_rules: Rules, tmp_path: Path
+) -> None:
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def rules() -> Rules:
+        asked.set()
+        assert may_answer.wait(60), "the save waited for them"
+        return pool_rules
+
+    evaluations = start(WatchedEngine)
+    evaluations._rules = rules
+    evaluations.begin(store.of(2))
+    assert asked.wait(60) and evaluations.make_room(3)
+    may_answer.set()
+    assert evaluations.finish()
+    assert [line["step"] for line in lines_of(tmp_path)] == [2]
+
+
 def test_the_last_version_has_its_turn_wherever_it_is(
     start: Callable[..., Evaluations], store: CheckpointStore, clock: LoopsClock, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from protocol.errors import RankLost
 from protocol.forward import CausalLM
 from protocol.weights import load_weights, save_checkpoint
 from tests.unit.trainer import rank_program
@@ -23,7 +24,7 @@ from trainer.batch_file import BatchFile
 from trainer.checkpoint import CheckpointStore
 from trainer.crew import Crew
 from trainer.learner import Learner
-from trainer.ranks import ALONE, ScaleConfig
+from trainer.ranks import ALONE, Ranks, ScaleConfig, parting
 
 PROGRAM = Path(rank_program.__file__)
 BOUND_SECONDS = 60.0
@@ -167,6 +168,24 @@ def test_killed_in_the_middle_of_a_save_it_goes_on_to_the_bit(folder: Path, part
     assert torch.equal(weights_of(crew.learner), expected)
     assert list(store.versions()) == [0, 1, 2, 3]
     assert not (folder / "checkpoints" / ".2.staging").exists()
+
+
+def test_a_rank_that_is_found_gone_at_the_parting_is_told_like_any_and_other_faults_are_not() -> None:
+    """It may die while the first one waits for a batch, when nothing is exchanged."""
+    parts: list[object] = []
+
+    class Gone(Ranks):
+        def tell(self, order: object) -> None:
+            parts.append(order)
+            raise RuntimeError(words)
+
+    words = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1"
+    with pytest.raises(RankLost, match="another rank of this trainer is gone"), parting(Gone()):
+        pass
+    words = "a fault of ours"
+    with pytest.raises(RuntimeError, match="a fault of ours"), parting(Gone()):
+        pass
+    assert len(parts) == 2
 
 
 @pytest.mark.slow

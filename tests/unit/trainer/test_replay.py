@@ -94,6 +94,17 @@ def test_another_batch_than_the_recorded_one_is_refused(
         replay_from(root, 2, batch_file.data + b"\0", None, 0.0)
 
 
+def test_a_list_of_other_groups_than_the_batchs_is_refused(take: Callable[..., Path]) -> None:
+    """The root that is recorded is kept: the list beside it is another."""
+    root = take()
+    file = root / "2" / "batch" / "offer.json"
+    offer = json.loads(file.read_text())
+    offer["groups"][0]["group"] = 7
+    file.write_text(json.dumps(offer))
+    with pytest.raises(VerificationFailed, match="list of the batch's groups"):
+        replay_from(root, 2, None, None, 0.0)
+
+
 @pytest.mark.parametrize(
     ("change", "what"),
     [
