@@ -122,11 +122,15 @@ def saved_share(version: VersionArrivals) -> float:
 
 def told_of_all(versions: Sequence[VersionArrivals]) -> str:
     """A run's versions, in a line."""
-    seconds = [one.last_seconds for one in versions if one.last_seconds is not None]
+    # The first one is there before most workers are.
+    seconds = [one.last_seconds for one in versions if one.last_seconds is not None and one.policy_version]
     fetched, saved = (sum(getattr(one, name) for one in versions) for name in ("fetched_bytes", "saved_bytes"))
-    if not seconds:
+    if not fetched:
         return "none fetched"
+    total = f"{fetched:,} bytes fetched, {saved:,} saved by patches"
+    if not seconds:
+        return f"none after the first, {total}"
     return (
-        f"{len(seconds)} versions at the last worker {sum(seconds) / len(seconds):.1f} s after their announcement "
-        f"(mean; {max(seconds):.1f} s the longest), {fetched:,} bytes fetched, {saved:,} saved by patches"
+        f"{len(seconds)} after the first, at the last worker {sum(seconds) / len(seconds):.1f} s after their "
+        f"announcement (mean; {max(seconds):.1f} s the longest), {total}"
     )

@@ -83,7 +83,8 @@ class Broadcaster:
             num_patch_bytes=None if manifest.patch is None else manifest.patch.num_bytes,
             is_snapshot=manifest.is_snapshot,
         )
-        keep_newest(self.origin, self.config.keep_versions, self.clock.now() - self.config.keep_seconds)
+        since = self.clock.now() - self.config.keep_seconds
+        keep_newest(self.origin, self.config.keep_versions, since, release.policy_version)
         return release
 
     def _base(self, checkpoint: Checkpoint) -> Base | None:

@@ -7,6 +7,7 @@ goes on with what is there; it trusts no line of that list before it has hashed 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
+from protocol.errors import Unreachable
 from protocol.files import sync_folder, write_atomically
 from protocol.shardcast.folder import MANIFEST_FILE, holds, is_held
 from protocol.shardcast.manifest import Manifest, Shard
@@ -27,12 +29,17 @@ class Assembly:
     """Example: `with Assembly(folder) as assembly: assembly.write(shard, 0, data); assembly.keep(shard); …`."""
 
     def __init__(self, folder: Path) -> None:
+        """Raises Unreachable while another assembly fills the same folder: it could write what nobody has checked."""
         self.folder = folder
         self.staging = folder.with_name(f".{folder.name}.staging")
         self._lock = threading.Lock()
         self._files: dict[str, int] = {}
         self.staging.mkdir(parents=True, exist_ok=True)
         self._checked = os.open(self.staging / CHECKED_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        if not self._is_alone():
+            os.close(self._checked)
+            why, todo = f"{self.staging} is being filled", "wait for it, or name another folder"
+            raise Unreachable("another process fetches the same version there", why, todo)
 
     def __enter__(self) -> Self:
         return self
@@ -82,13 +89,22 @@ class Assembly:
             os.truncate(descriptor, num_bytes)
             os.fsync(descriptor)  # without it, a power cut may leave a folder that looks whole with files that aren't
         for path in self.staging.iterdir():
-            if path.name not in files:
+            if path.name not in files and path.name != CHECKED_FILE:
                 path.unlink()
         if manifest is not None:
             write_atomically(self.staging / MANIFEST_FILE, manifest.to_bytes())
         self.staging.rename(self.folder)
+        (self.folder / CHECKED_FILE).unlink()  # it was the lock: who opened it before finds another folder, or none
         sync_folder(self.folder.parent)
         return self.folder
+
+    def _is_alone(self) -> bool:
+        """Whether the list is this one's now, and lies where it was opened: it may have gone with a finished folder."""
+        try:
+            fcntl.flock(self._checked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return os.path.samestat(os.fstat(self._checked), (self.staging / CHECKED_FILE).stat())
+        except (BlockingIOError, FileNotFoundError):
+            return False
 
     def _descriptor(self, name: str) -> int:
         with self._lock:

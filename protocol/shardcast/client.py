@@ -9,6 +9,7 @@ shards' hashes are in the manifest, whose own hash is on chain: when the last sh
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -125,11 +126,12 @@ def ask_for_manifest(
     manifest_hash: str,
     clock: Clock,
     wait_seconds: float = 0.0,
+    ends: float = math.inf,
 ) -> Manifest:
     """A manifest, from whichever relay has it. Raises Unreachable, ShardCorrupt."""
     path = f"{version_path(policy_version)}/manifest.json"
     accept = partial(read_manifest, manifest_hash=manifest_hash)
-    return ask_relays(http, relays, path, MAX_MANIFEST_BYTES, accept, clock, manifest_hash, wait_seconds)
+    return ask_relays(http, relays, path, MAX_MANIFEST_BYTES, accept, clock, manifest_hash, wait_seconds, ends)
 
 
 @dataclass
@@ -168,7 +170,8 @@ class _Errand:
         raise _nowhere(manifest, failures)
 
     def ask(self, policy_version: int, manifest_hash: str, wait_seconds: float = 0.0) -> Manifest:
-        return ask_for_manifest(self.http, self.relays, policy_version, manifest_hash, self.clock, wait_seconds)
+        ends = math.inf if self.ends is None else self.ends
+        return ask_for_manifest(self.http, self.relays, policy_version, manifest_hash, self.clock, wait_seconds, ends)
 
     def ways(self, manifest: Manifest) -> list[Way]:
         def ask(policy_version: int, manifest_hash: str) -> Manifest | None:

@@ -123,7 +123,7 @@ def origin(
     stop = stop_on_signals("shardcast")
     with FileServer(root, (host, port)) as server, _seen(server, root, metrics_address):
         manifest = publish(checkpoint, root, pool, policy_version)
-        keep_newest(root, keep)
+        keep_newest(root, keep, policy_version=policy_version)
         typer.echo(f"{manifest.manifest_hash} {server.url}")
         stop.wait()
 
@@ -204,22 +204,33 @@ def get(
     """Fetch a policy version from relays, each byte checked; what an interrupted run has fetched is gone on with."""
     from contextlib import ExitStack, closing
 
+    from pydantic import ValidationError
+
     from protocol.client import CoordinatorClient
     from protocol.clock import SteadyClock
     from protocol.progress import Progress
     from protocol.shardcast.client import fetch
+    from protocol.shardcast.folder import MANIFEST_FILE, version_folder
     from protocol.shardcast.line import weights_client
     from protocol.shardcast.releases import CoordinatorReleases
-    from protocol.shardcast.report import report_of
+    from protocol.shardcast.report import report_of, told
     from protocol.wire import WeightsRelease
 
     clock = SteadyClock()
     started, urls = clock.now(), tuple(url or ())
+    folder = version_folder(out, policy_version)
+    if folder.exists() and not (folder / MANIFEST_FILE).exists():
+        why, todo = f"{folder} wasn't fetched", "move it away, or name another folder (--out): it would be replaced"
+        raise UsageError("something else is where the version goes", why, todo)
     with ExitStack() as stack:
         if manifest_hash is not None:
             if not urls:
                 raise UsageError("nobody is named to fetch from", "--manifest-hash without --url", "name a relay")
-            release = WeightsRelease(pool_id=0, policy_version=policy_version, manifest_hash=manifest_hash)
+            try:
+                release = WeightsRelease(pool_id=0, policy_version=policy_version, manifest_hash=manifest_hash)
+            except ValidationError as error:
+                why = f"--manifest-hash {manifest_hash}"
+                raise UsageError("that is no hash", why, "a hash is 0x and 64 small hexadecimal digits") from error
         else:
             client = stack.enter_context(closing(CoordinatorClient(coordinator)))
             release = CoordinatorReleases(client, trainer).of(policy_version)
@@ -239,8 +250,8 @@ def get(
         typer.echo(report.model_dump_json(indent=2))
         return
     typer.echo(report.folder)
-    for lie in report.lies:
-        typer.echo(f"{lie.url} lied: {lie.path} has hash {lie.found}, not {lie.expected}", err=True)
+    for line in told(report):
+        typer.echo(line, err=True)
 
 
 app.command()(status_command.status)

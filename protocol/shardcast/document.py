@@ -43,21 +43,23 @@ def ask_relays(
     clock: Clock,
     promised: str = "",
     wait_seconds: float = 0.0,
+    ends: float = math.inf,
 ) -> T:
     """What `accept` makes of the first relay's bytes that it takes (else it raises ShardCorrupt); a few rounds.
 
     `wait_seconds`: how long rounds don't count in which relays said no more than that they haven't got it yet.
+    `ends`: clock seconds after which nobody is asked or waited for.
     Bytes that aren't what `promised` says are held against who sent them. Raises Unreachable, ShardCorrupt.
     """
     failures: list[Exception] = []
     waits_until, round_ = clock.now() + wait_seconds, 0
-    while round_ < ROUNDS:
+    while round_ < ROUNDS and clock.now() <= ends:
         patience = FIRST_PATIENCE_SECONDS * 4**round_ if round_ + 1 < ROUNDS else math.inf
         tried: set[str] = set()
-        while relay := relays.draw(tried, clock.now()):
+        while clock.now() <= ends and (relay := relays.draw(tried, clock.now())):
             tried.add(relay.url)
             try:
-                return _ask(http, relays, relay, path, limit, accept, clock, promised, patience)
+                return _ask(http, relays, relay, path, limit, accept, clock, promised, patience, ends)
             except (httpx.HTTPError, httpx.InvalidURL, ShardCorrupt) as error:
                 relays.failed(relay)
                 failures.append(error)
@@ -78,8 +80,24 @@ def given_up(path: str, relays: Relays, failures: Sequence[Exception]) -> Proofp
     """What to raise once no relay is left to ask."""
     if failures and all(isinstance(error, ShardCorrupt) for error in failures):
         return ShardCorrupt(f"no server has the right bytes of {path}", str(failures[-1]))
-    tried = f"tried {', '.join(relay.url for relay in relays.all) or 'none'}: {failures[-1:]}"
-    return Unreachable(f"no server hands out {path}", tried, "are the relays running?")
+    last = failures[-1] if failures else None
+    why = f"tried {', '.join(relay.url for relay in relays.all) or 'none'}{'' if last is None else f': {_told(last)}'}"
+    return Unreachable(f"no server hands out {path}", why, _what_to_do(last))
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"status {error.response.status_code}, {error.response.reason_phrase or 'without a reason'}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _what_to_do(error: Exception | None) -> str:
+    status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else None
+    if status == httpx.codes.UNAUTHORIZED:
+        return "ask for a new token (`proofpool shardcast token`), and name its file by PROOFPOOL_SHARDCAST_TOKEN_FILE"
+    if status == httpx.codes.NOT_FOUND:
+        return "is that version published? relays keep the newest ones only"
+    return "are the relays running?"
 
 
 def _ask(
@@ -92,8 +110,9 @@ def _ask(
     clock: Clock,
     promised: str,
     patience_seconds: float,
+    ends: float,
 ) -> T:
-    data = read_document(http, f"{relay.url}/{path}", limit, clock, patience_seconds)
+    data = read_document(http, f"{relay.url}/{path}", limit, clock, patience_seconds, ends=ends)
     try:
         return accept(data)
     except ShardCorrupt:
@@ -111,16 +130,19 @@ def read_document(
     clock: Clock,
     patience_seconds: float = math.inf,
     stop: threading.Event | None = None,
+    ends: float = math.inf,
 ) -> bytes:
     """The body at `url`, never more than `limit` bytes of it, nor longer than these may take, nor so long a silence.
 
-    Once `stop` is set nothing more is waited for.
+    Once `stop` is set, or the clock is past `ends`, nothing more is waited for.
     Raises httpx.HTTPError, httpx.InvalidURL, ShardCorrupt.
     """
     heard = clock.now()
-    deadline = heard + GRACE_SECONDS + limit / LEAST_BYTES_PER_SECOND
+    deadline = min(ends, heard + GRACE_SECONDS + limit / LEAST_BYTES_PER_SECOND)
 
     def look() -> None:
+        if clock.now() > ends:
+            raise httpx.ReadTimeout(f"the time for the whole is over, asking {url}")
         if clock.now() - heard > patience_seconds or (stop is not None and stop.is_set()):
             raise httpx.ReadTimeout(f"nothing for {patience_seconds:.0f} s from {url}")
 

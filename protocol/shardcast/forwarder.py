@@ -149,7 +149,7 @@ class Forwarder:
             manifest = self._manifest(manifest.patch.base_version, manifest.patch.base_manifest_hash)
             self._pull_version(manifest)
         self.policy_version = release.policy_version
-        for dropped in keep_newest(self.root, self._num_kept):
+        for dropped in keep_newest(self.root, self._num_kept, policy_version=release.policy_version):
             self._whole.pop(dropped, None)
 
     def _pull_version(self, manifest: Manifest) -> None:

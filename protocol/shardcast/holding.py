@@ -21,6 +21,8 @@ from protocol.wire import UInt64
 
 HOLDING_FILE = "here.json"
 MAX_HOLDING_BYTES = 1 << 20
+MAX_TIME = 1 << 53
+"""Unix seconds; more of them a float can't tell apart."""
 MOST_FETCHING = 10
 """More than this nobody asks for at a time."""
 
@@ -38,7 +40,7 @@ class Holding(BaseModel):
     patch: tuple[Number, ...] = ()
     """The same of the patch's shards."""
     patch_fetching: Annotated[tuple[Number, ...], Field(max_length=MOST_FETCHING)] = ()
-    completed_time: float | None = None
+    completed_time: Annotated[float, Field(ge=0, le=MAX_TIME, allow_inf_nan=False)] | None = None
     """Unix seconds since when all are here, by the relay's clock; None until then."""
 
     def numbers(self, kind: Kind) -> tuple[int, ...]:

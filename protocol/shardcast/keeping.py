@@ -15,13 +15,17 @@ from pydantic import ValidationError
 from protocol.shardcast.manifest import Manifest, version_path
 
 
-def keep_newest(root: Path, num_versions: int, since: float = math.inf) -> list[int]:
+def keep_newest(root: Path, num_versions: int, since: float = math.inf, policy_version: int | None = None) -> list[int]:
     """Drop all but the newest `num_versions`, those published since (Unix seconds), and what their chains need.
+
+    `policy_version` is just complete: it stays whatever is newer, which may be there in part only.
 
     Returns the dropped ones. Of each the manifest goes first.
     """
     versions = sorted(int(path.name) for path in (root / "versions").iterdir() if path.name.isdigit())
     kept = set(versions[-num_versions:]) | {version for version in versions if _published_at(root, version) >= since}
+    if policy_version is not None:
+        kept.add(policy_version)
     for version in list(kept):
         kept.update(_chain(root, version))
     dropped = [version for version in versions if version not in kept]

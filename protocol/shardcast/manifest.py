@@ -9,7 +9,7 @@ Source: INTELLECT-2 (arXiv:2505.07291), section 2.2, which hashes the whole file
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
@@ -127,6 +127,11 @@ class Manifest(BaseModel):
     @cached_property
     def manifest_hash(self) -> str:
         return canonical_hash(self.document)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Manifest:
+        """As pydantic's, but checked, and with a hash of its own. Raises ValidationError."""
+        fields = {name: getattr(self, name) for name in Manifest.model_fields}
+        return Manifest.model_validate(fields | dict(update or {}))
 
     def to_bytes(self) -> bytes:
         return canonical_json(self.document)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 from pydantic import BaseModel, ConfigDict
 
+from protocol.errors import UsageError
 from protocol.wire import Hash32, UInt64
 
 WEIGHTS_FILE = "model.safetensors"
@@ -58,6 +59,9 @@ def diff(
     """Write the patch that makes NEW's weights of BASE's, to the bit."""
     from protocol.shardcast.patches import diff as make
 
+    if base_version >= policy_version:
+        why = f"--base-version {base_version} isn't before --policy-version {policy_version}"
+        raise UsageError("a patch leads to a later version", why)
     found = make(_weights(base), _weights(new), out, base_version=base_version, policy_version=policy_version)
     made = PatchMade(
         file=str(out),

@@ -41,6 +41,12 @@ class FetchReport(_Shape):
     manifest_hash: Hash32
     folder: str
     num_bytes_fetched: int
+    way: Literal["here", "whole", "patches", "snapshot"]
+    """How it came: `patches` from a version that was here, or from a `snapshot`; `here`: it was here already."""
+    num_bytes_saved: int
+    """By patches, against the whole version."""
+    base_version: UInt64 | None
+    """The version that the patches build on; null without patches."""
     seconds: float
     relays: tuple[RelayReport, ...]
     lies: tuple[LieReport, ...]
@@ -52,6 +58,9 @@ def report_of(fetched: Fetched, release: WeightsRelease, seconds: float) -> Fetc
         manifest_hash=release.manifest_hash,
         folder=str(fetched.folder),
         num_bytes_fetched=fetched.num_bytes_fetched,
+        way=fetched.way,
+        num_bytes_saved=fetched.num_bytes_saved,
+        base_version=fetched.base_version,
         seconds=round(seconds, 3),
         relays=tuple(
             RelayReport(
@@ -67,3 +76,14 @@ def report_of(fetched: Fetched, release: WeightsRelease, seconds: float) -> Fetc
             LieReport(url=one.url, path=one.path, expected=one.expected, found=one.found) for one in fetched.lies
         ),
     )
+
+
+def told(report: FetchReport) -> list[str]:
+    """The same in lines for people."""
+    base = "" if report.base_version is None else f" from version {report.base_version} on"
+    lines = [
+        f"{report.way}{base}: {report.num_bytes_fetched:,} bytes in {report.seconds:.1f} s, "
+        f"{report.num_bytes_saved:,} saved by patches"
+    ]
+    lines += [f"{one.url}: {one.num_bytes:,} bytes, {one.num_failures} failures" for one in report.relays]
+    return lines + [f"{lie.url} lied: {lie.path} has hash {lie.found}, not {lie.expected}" for lie in report.lies]

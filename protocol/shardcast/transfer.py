@@ -112,8 +112,10 @@ def receive(
     sink: PieceSink,
     clock: Clock,
     is_last: Callable[[], bool] = lambda: True,
+    go_on: Callable[[], None] = lambda: None,
 ) -> None:
-    """Ask `relay` for what is missing of a shard; `is_last`: whether no other shard waits for somebody to fetch it.
+    """Ask `relay` for what is missing of a shard; `is_last`: whether no other shard waits for somebody to fetch it;
+    `go_on` raises httpx.ReadTimeout where the answer isn't wanted any more.
 
     Raises httpx.HTTPError, httpx.InvalidURL, ShardCorrupt, and ours.
     """
@@ -124,6 +126,7 @@ def receive(
     first, started = transfer.num_done, clock.now()
 
     def look() -> None:
+        go_on()
         seconds = clock.now() - started
         pace = (transfer.num_done - first) / max(seconds, 1e-6)
         relays.paced(relay, transfer.path, pace, seconds)

@@ -54,14 +54,14 @@ def ways_to(manifest: Manifest, num_bytes_here: int, held: Collection[int], hold
         ):
             break
         if (base := hold(patch.base_version, patch.base_manifest_hash)) is not None and _follows(base, current):
-            num_bytes = num_patch_bytes + _num_rest_bytes(manifest, base)
+            num_bytes = num_patch_bytes + num_rest_bytes(manifest, base)
             ways.append(Way("patches", num_bytes, base, tuple(chain)))
             break
         before = ask(patch.base_version, patch.base_manifest_hash)
         if before is None or not _follows(before, current):
             break
         if before.is_snapshot:
-            num_bytes = num_patch_bytes + before.num_bytes + _num_rest_bytes(manifest, before)
+            num_bytes = num_patch_bytes + before.num_bytes + num_rest_bytes(manifest, before)
             ways.append(Way("snapshot", num_bytes, before, tuple(chain)))
         current = before
     return sorted(ways, key=lambda way: way.num_bytes)
@@ -77,6 +77,7 @@ def _follows(base: Manifest, manifest: Manifest) -> bool:
     )
 
 
-def _num_rest_bytes(manifest: Manifest, base: Manifest) -> int:
+def num_rest_bytes(manifest: Manifest, base: Manifest) -> int:
     """Of files that no patch is about, unless the base has them."""
-    return sum(shard.num_bytes for shard in manifest.shards if not is_patched(shard) and shard not in set(base.shards))
+    held = set(base.shards)
+    return sum(shard.num_bytes for shard in manifest.shards if not is_patched(shard) and shard not in held)

@@ -91,7 +91,7 @@ class ShardWork:
         self._sink, self._http, self._relays, self._clock = sink, http, relays, clock
         self._lock = threading.Lock()
         self._over = threading.Event()
-        self._fault: Exception | None = None
+        self._fault: BaseException | None = None
         here = sink.found(shards)
         path = f"{version_path(policy_version)}/{kind}"
         self.missing = shards.keys() - here
@@ -117,8 +117,12 @@ class ShardWork:
         if num_threads == 0:
             return
         with ThreadPoolExecutor(num_threads, thread_name_prefix="shards") as pool:
-            for future in [pool.submit(copy_context().run, self._fetch_shards) for _ in range(num_threads)]:
-                future.result()
+            try:
+                for future in [pool.submit(copy_context().run, self._fetch_shards) for _ in range(num_threads)]:
+                    future.result()
+            except BaseException as fault:  # Ctrl-C, which the main thread alone is told of: the others end, too
+                self._fault = fault
+                self._over.set()
         if self._fault is not None:
             raise self._fault
 
@@ -135,7 +139,7 @@ class ShardWork:
                     self._clock.wait(self._over, IDLE_SECONDS)
                 else:
                     self._attempt(transfer)
-        except Exception as fault:
+        except BaseException as fault:  # whichever it is: without its shard the others would wait for ever
             with self._lock:
                 self._fault = self._fault or fault
             self._over.set()
@@ -197,7 +201,9 @@ class ShardWork:
         started, first = self._clock.now(), transfer.num_done
         outcome = Outcome.FAILED
         try:
-            receive(transfer, relay, self._relays, self._http, self._sink, self._clock, lambda: not self._queue)
+            receive(
+                transfer, relay, self._relays, self._http, self._sink, self._clock, lambda: not self._queue, self._look
+            )
             self._check(transfer, relay)
             outcome = Outcome.HERE
         except NotThere as error:
@@ -218,6 +224,13 @@ class ShardWork:
             return outcome
         self._relays.succeeded(relay, max(0, transfer.num_done - first), self._clock.now() - started)
         return outcome
+
+    def _look(self) -> None:
+        """Whether an answer is still read. Raises httpx.ReadTimeout where it isn't."""
+        if self._ends is not None and self._clock.now() > self._ends:
+            raise httpx.ReadTimeout("the time for the whole is over")
+        if self._fault is not None:
+            raise httpx.ReadTimeout("the fetch has failed elsewhere")
 
     def _check(self, transfer: Transfer, relay: Relay) -> None:
         """A shard of which all bytes came. Raises ShardCorrupt where they are the wrong ones."""

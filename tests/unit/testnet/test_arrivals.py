@@ -38,7 +38,8 @@ def test_each_version_has_its_workers_their_seconds_and_what_patches_saved(tmp_p
         assert later.num_by_way == {"patches": 1, "whole": 1}
         assert (later.fetched_bytes, later.saved_bytes) == (1010, 990)
     assert "0.0 to 2.0 s" in told(later) and "1,010 bytes fetched" in told(later)
-    assert "2 versions at the last worker 1.2 s" in told_of_all(arrivals.versions)
+    assert "1 after the first, at the last worker 2.0 s" in told_of_all(arrivals.versions)
+    assert told_of_all(arrivals.versions[:1]).startswith("none after the first, 1,000 bytes")
 
 
 def test_what_a_worker_says_is_not_taken_for_the_trainers_word(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ def send(handler: BaseHTTPRequestHandler, data: bytes, num_promised: int | None 
 
 
 @contextmanager
-def relay(root: Path, behave: Behave = honestly) -> Iterator[Asked]:
-    """A relay over `root` that answers shards by `behave`, and its manifest honestly."""
+def relay(root: Path, behave: Behave = honestly, is_for_all: bool = False) -> Iterator[Asked]:
+    """A relay over `root` that answers shards by `behave`, and its manifest honestly unless `is_for_all`."""
     asked = Asked("")
 
     class Handler(BaseHTTPRequestHandler):
@@ -63,7 +63,7 @@ def relay(root: Path, behave: Behave = honestly) -> Iterator[Asked]:
                 self.end_headers()
                 return
             first = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
-            (behave if "/shards/" in self.path else honestly)(self, file.read_bytes()[first:])
+            (behave if is_for_all or "/shards/" in self.path else honestly)(self, file.read_bytes()[first:])
 
         def log_message(self, *arguments: object) -> None:
             pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,12 +19,14 @@ from hypothesis import strategies as st
 from protocol.canonical import hex0x, keccak256
 from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable, VerificationFailed
 from protocol.shardcast import document, work
+from protocol.shardcast.assembly import Assembly
 from protocol.shardcast.client import Fetched, fetch
 from protocol.shardcast.folder import is_intact, patches_of, remove_unfinished, remove_version, version_folder
 from protocol.shardcast.keeping import keep_newest
-from protocol.shardcast.manifest import MAX_CHAIN, Manifest, read_manifest
+from protocol.shardcast.manifest import MAX_CHAIN, Manifest, Shard, read_manifest
 from protocol.shardcast.origin import Base, publish
 from protocol.shardcast.patches import apply_patches, diff
+from protocol.shardcast.way import num_rest_bytes
 from tests.unit.protocol.shardcast.chain_world import SHARD_BYTES, Run, run_of
 from tests.unit.protocol.shardcast.relay_world import files_of, release_of
 from tests.unit.protocol.shardcast.stored import Tensors, bf16_tensors, versions, write
@@ -434,8 +437,70 @@ def test_manifests_whose_chain_can_not_be_are_refused(
 
 def test_a_chain_longer_than_a_manifest_may_name_begins_with_a_snapshot(tmp_path: Path) -> None:
     run = run_of(tmp_path, 2, snapshot_every=10**6)
-    far = run.manifests[1].model_copy(update={"policy_version": MAX_CHAIN + 1, "snapshot_version": 1})
+    patch = run.manifests[1].patch
+    assert patch is not None
+    far = run.manifests[1].model_copy(
+        update={
+            "policy_version": MAX_CHAIN + 1,
+            "snapshot_version": 1,
+            "patch": patch.model_copy(update={"base_version": 1}),
+        }
+    )
     run.manifests[1] = far
     base = Base(run.checkpoint(0), far.model_copy(update={"shards": run.manifests[0].shards}))
     made = publish(run.checkpoint(1), run.origin, 1, MAX_CHAIN + 2, SHARD_BYTES, base=base, snapshot_every=10**6)
     assert made.is_snapshot and made.patch is not None
+
+
+def test_two_do_not_fill_one_folder(tmp_path: Path) -> None:
+    """The later one could write into files that the earlier one has finished."""
+    run, got = run_of(tmp_path, 1), tmp_path / "got"
+    with Assembly(version_folder(got, 0)), pytest.raises(Unreachable, match="another process"):
+        Served(run.origin).fetch(run.manifests[0], got)
+    check(run, Served(run.origin).fetch(run.manifests[0], got), 0)
+    assert not (version_folder(got, 0) / ".checked").exists()
+
+
+def test_a_list_that_went_with_its_folder_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flock = fcntl.flock
+
+    def finished_meanwhile(descriptor: int, how: int) -> None:
+        flock(descriptor, how)
+        (tmp_path / ".v0.staging").rename(tmp_path / "v0")
+
+    monkeypatch.setattr(fcntl, "flock", finished_meanwhile)
+    with pytest.raises(Unreachable, match="another process"):
+        Assembly(tmp_path / "v0")
+
+
+def test_a_copy_of_a_manifest_has_its_own_hash_and_is_checked(tmp_path: Path) -> None:
+    manifest = run_of(tmp_path, 1).manifests[0]
+    before = manifest.manifest_hash
+    other = manifest.model_copy(update={"policy_version": 3})
+    assert other.manifest_hash != before == manifest.model_copy().manifest_hash
+    assert read_manifest(other.to_bytes(), other.manifest_hash) == other
+    with pytest.raises(ValueError, match="no patch leads here"):
+        manifest.model_copy(update={"snapshot_version": 3})
+
+
+def test_a_version_that_is_complete_outlives_what_is_begun_after_it(tmp_path: Path) -> None:
+    run = run_of(tmp_path, 3)
+    (run.origin / "versions/2/manifest.json").unlink()
+    assert keep_newest(run.origin, 1, policy_version=1) == [0]
+    assert keep_newest(run.origin, 1) == [1]
+
+
+def test_many_shards_of_many_files_are_weighed_at_once(tmp_path: Path) -> None:
+    """Twice as many take about twice as long: none is looked for among all others one by one."""
+    looked_up = 0
+
+    class Counted(Shard):
+        def __hash__(self) -> int:
+            nonlocal looked_up
+            looked_up += 1
+            return hash((self.file, self.offset))
+
+    shards = [Counted(file="t", offset=at, num_bytes=1, blake3="0x" + "11" * 32) for at in range(300)]
+    manifest = Manifest.model_construct(shards=tuple(shards), policy_version=1, pool_id=1)
+    assert num_rest_bytes(manifest, manifest) == 0
+    assert looked_up <= 2 * len(shards)

@@ -489,3 +489,17 @@ def test_a_relay_hands_on_no_patch_that_its_upstream_has_changed(
     with relay(run.origin) as origin, pytest.raises(ShardCorrupt, match="versions/1/patch/0"):
         forwarder(root, [origin.url], announced, http).look()
     assert not (root / "versions" / "1" / "patch" / "0").exists()
+
+
+def test_a_restart_beside_the_next_version_keeps_the_one_before(
+    tmp_path: Path, announced: Announced, http: httpx.Client
+) -> None:
+    manifest, root = published(tmp_path), tmp_path / "relay"
+    announced.release = release_of(manifest)
+    with relay(tmp_path / "origin") as origin:
+        assert forwarder(root, [origin.url], announced, http, num_kept=1).look()
+        (root / "versions/1/shards").mkdir(parents=True)
+        again = forwarder(root, [origin.url], announced, http, num_kept=1)
+        assert again.look() and again.policy_version == 0
+    assert sorted(path.name for path in (root / "versions").iterdir()) == ["0", "1"]
+    assert len(shards_in(root, 0)) == len(manifest.shards)

@@ -69,3 +69,11 @@ def test_what_is_no_weights_file_is_refused(folder: Path, capsys: pytest.Capture
     (folder / "v1" / "model.safetensors").unlink()
     assert make(capsys, folder, 1)[0] == 1
     assert not (folder / "p1").exists()
+
+
+def test_a_patch_leads_to_a_later_version_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, asked = folder / "p", ["shardcast", "diff", folder / "v0", folder / "v1", "--out", folder / "p"]
+    code, _, errors = printed(capsys, *asked, "--base-version", 1, "--policy-version", 1)
+    assert code == 2 and "isn't before" in errors and not out.exists()
+    code, _, _ = printed(capsys, *asked, "--base-version", 1, "--policy-version", 2)
+    assert code == 0 and out.exists()

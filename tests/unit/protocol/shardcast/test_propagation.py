@@ -154,3 +154,14 @@ def test_an_origin_tells_what_it_has_and_what_it_sent(tmp_path: Path) -> None:
     assert (health.status_code, health.json()["policy_version"]) == (200, 3), "4 has no manifest yet"
     assert "proofpool_origin_versions 1.0" in metrics and "proofpool_origin_policy_version 3.0" in metrics
     assert f"proofpool_origin_bytes_total {float(manifest.shards[0].num_bytes)}" in metrics
+
+
+@pytest.mark.parametrize("time", ["NaN", "Infinity", "-1", "1e300"])
+def test_a_time_that_can_not_be_is_no_answer(tmp_path: Path, http: httpx.Client, time: str) -> None:
+    root = holds(tmp_path, 1012.5)
+    file = root / "versions/0" / HOLDING_FILE
+    file.write_text(file.read_text().replace("1012.5", time))
+    found = asked(http, root)
+    assert (found.state, found.seconds) == ("silent", None)
+    file.write_text(file.read_text().replace(time, "1012.5"))
+    assert asked(http, root).state == "complete"
