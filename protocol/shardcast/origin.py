@@ -69,8 +69,8 @@ def publish(
     Raises ProofpoolError if another content is already published under this version.
     """
     folder = root / version_path(policy_version)
-    if (folder / "manifest.json").exists():
-        return _again(checkpoint, root, pool_id, policy_version, shard_bytes)
+    if _has_manifest(folder):
+        return _again(checkpoint, root, pool_id, policy_version, shard_bytes, base)
     _clear(folder)
     patch = None if base is None else _publish_patch(checkpoint, folder, base, policy_version, shard_bytes)
     snapshot_version = None
@@ -141,19 +141,33 @@ def own_manifest(root: Path, policy_version: int) -> Manifest:
     except (OSError, ValidationError) as error:
         todo = "restore the origin's folder: a version can't be published without those before it"
         raise ProofpoolError(
-            f"the origin hasn't got policy version {policy_version}", f"{file}: {error}", todo
+            f"the origin hasn't got policy version {policy_version}", f"{file}: {str(error).splitlines()[0]}", todo
         ) from error
 
 
-def _again(checkpoint: Path, root: Path, pool_id: int, policy_version: int, shard_bytes: int) -> Manifest:
-    """A version whose manifest is there: its content has to be the same; a shard that is gone is put back."""
+def _has_manifest(folder: Path) -> bool:
+    """Whether the version is out; a manifest that the disk has damaged is made again, like all that it names."""
+    file = folder / "manifest.json"
+    try:
+        Manifest.model_validate_json(file.read_bytes())
+    except FileNotFoundError:
+        return False
+    except ValidationError as error:
+        get_logger().warning("weights.damaged", file=str(file), why=str(error).splitlines()[0])
+        return False
+    return True
+
+
+def _again(
+    checkpoint: Path, root: Path, pool_id: int, policy_version: int, shard_bytes: int, base: Base | None
+) -> Manifest:
+    """A version whose manifest is there: its content has to be the same; what is gone or damaged is put back."""
     manifest, folder = own_manifest(root, policy_version), root / version_path(policy_version)
     listed = manifest.published_shards
     found: list[Shard] = []
     for shard, data in cut(checkpoint, shard_bytes):
-        path = folder / "shards" / str(len(found))
-        if listed.get(len(found)) == shard and not path.exists():
-            write_atomically(path, data)
+        if listed.get(len(found)) == shard:
+            _place(folder / "shards" / str(len(found)), data)
         found.append(shard)
     if manifest.pool_id != pool_id:
         raise ProofpoolError(
@@ -167,8 +181,28 @@ def _again(checkpoint: Path, root: Path, pool_id: int, policy_version: int, shar
             str(folder),
             "publish it under a new version; where it is a trainer's checkpoint, that is damaged: move its folder away",
         )
+    if not all(_is_there(folder / "patch" / str(number), shard) for number, shard in manifest.patch_shards.items()):
+        _put_back_patch(checkpoint, folder, manifest, shard_bytes, base)
     (folder / LISTING_FILE).unlink(missing_ok=True)
     return manifest
+
+
+def _is_there(path: Path, shard: Shard) -> bool:
+    return path.exists() and hex0x(blake3(path.read_bytes()).digest()) == shard.blake3
+
+
+def _put_back_patch(checkpoint: Path, folder: Path, manifest: Manifest, shard_bytes: int, base: Base | None) -> None:
+    """Make it from the base again. A version that is there in full can do without; another can't be had at all."""
+    get_logger().warning("weights.damaged", file=str(folder / "patch"), why="shards are gone, or not those published")
+    made, wanted = None, manifest.patch
+    if base is not None and wanted is not None and base.manifest.manifest_hash == wanted.base_manifest_hash:
+        made = _publish_patch(checkpoint, folder, base, manifest.policy_version, shard_bytes)
+    if made != manifest.patch and not manifest.is_snapshot:
+        raise ProofpoolError(
+            f"the patch of policy version {manifest.policy_version} is gone from the origin",
+            f"{folder / 'patch'}, and the version before isn't there to make it from again",
+            "restore the folder from a copy or a relay: this version was published as a patch alone",
+        )
 
 
 def _publish_patch(

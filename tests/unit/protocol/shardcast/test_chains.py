@@ -317,6 +317,30 @@ def test_publishing_again_changes_nothing_and_goes_on_after_a_kill(tmp_path: Pat
         run.publish(2)
 
 
+@pytest.mark.parametrize("version", [0, 2, 4])
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"{"), spoil])
+def test_what_the_disk_has_damaged_is_put_back_when_it_is_published_again(
+    tmp_path: Path, version: int, damage: Callable[[Path], object]
+) -> None:
+    """A base model, a version that is a patch alone, and one that is there in both ways."""
+    run = run_of(tmp_path, 5, snapshot_every=4)
+    folder = run.origin / "versions" / str(version)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for file in before:
+        damage(file)
+        assert run.publish(version) == run.manifests[version]
+        assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_patch_that_nothing_can_make_again_is_missed_where_there_is_no_snapshot(tmp_path: Path) -> None:
+    run = run_of(tmp_path, 5, snapshot_every=4)
+    for version in (2, 4):
+        (run.origin / "versions" / str(version) / "patch/0").unlink()
+    assert run.publish(4, with_base=False) == run.manifests[4]
+    with pytest.raises(ProofpoolError, match="patch of policy version 2 is gone"):
+        run.publish(2, with_base=False)
+
+
 @pytest.mark.parametrize("fault", ["gone", "damaged", "no weights", "other files"])
 def test_without_the_base_a_version_is_published_in_full(tmp_path: Path, fault: str) -> None:
     run = run_of(tmp_path, 1, snapshot_every=4)
