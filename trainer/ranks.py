@@ -200,7 +200,7 @@ def losing_ranks() -> Iterator[None]:
     except Exception as error:
         if not _is_loss(error):
             raise
-        first = str(error).strip().splitlines()[0]
+        first = str(error).strip().splitlines()[0].partition(". ")[0]  # gloo goes on with advice
         raise RankLost(
             "another rank of this trainer is gone",
             first,
