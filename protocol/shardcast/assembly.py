@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,6 +24,8 @@ from protocol.shardcast.manifest import Manifest, Shard
 
 CHECKED_FILE = ".checked"
 """In the staging folder: a line of JSON for each shard that was checked and written."""
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+"""A link in a folder that others can write to would lead to somebody's file."""
 
 
 class Assembly:
@@ -35,11 +38,14 @@ class Assembly:
         self._lock = threading.Lock()
         self._files: dict[str, int] = {}
         self.staging.mkdir(parents=True, exist_ok=True)
-        self._checked = os.open(self.staging / CHECKED_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._checked = os.open(self.staging / CHECKED_FILE, FLAGS | os.O_APPEND, 0o644)
         if not self._is_alone():
             os.close(self._checked)
             why, todo = f"{self.staging} is being filled", "wait for it, or name another folder"
             raise Unreachable("another process fetches the same version there", why, todo)
+        for path in self.staging.glob(".*"):  # of an earlier process that was killed while it applied patches
+            if path.name != CHECKED_FILE:
+                _remove(path)
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +60,10 @@ class Assembly:
         """Bytes of a shard from its byte `at` on. Raises OSError, on a full disk for instance."""
         descriptor, position = self._descriptor(shard.file), shard.offset + at
         while data:
-            num_written = os.pwrite(descriptor, data, position)
+            try:
+                num_written = os.pwrite(descriptor, data, position)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self.staging / shard.file)) from error
             data, position = data[num_written:], position + num_written
 
     def keep(self, shard: Shard) -> None:
@@ -90,7 +99,7 @@ class Assembly:
             os.fsync(descriptor)  # without it, a power cut may leave a folder that looks whole with files that aren't
         for path in self.staging.iterdir():
             if path.name not in files and path.name != CHECKED_FILE:
-                path.unlink()
+                _remove(path)
         if manifest is not None:
             write_atomically(self.staging / MANIFEST_FILE, manifest.to_bytes())
         self.staging.rename(self.folder)
@@ -109,7 +118,7 @@ class Assembly:
     def _descriptor(self, name: str) -> int:
         with self._lock:
             if name not in self._files:
-                self._files[name] = os.open(self.staging / name, os.O_RDWR | os.O_CREAT, 0o644)
+                self._files[name] = os.open(self.staging / name, FLAGS, 0o644)
             return self._files[name]
 
     def _listed(self) -> set[Shard]:
@@ -121,3 +130,10 @@ class Assembly:
             except ValidationError:
                 continue
         return listed
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

@@ -112,6 +112,8 @@ def fetch(
     folder = version_folder(destination, release.policy_version)
     if is_intact(folder, release.manifest_hash):
         return Fetched(folder, None, 0, (), patches=patches_of(destination, release.policy_version))
+    if folder.is_symlink():
+        folder.unlink()
     shutil.rmtree(folder, ignore_errors=True)
     clock = clock or SteadyClock()
     started = clock.now()
@@ -150,24 +152,40 @@ class _Errand:
     done: int = field(default=0, init=False)
     """Bytes of what is through already, of the way that is taken."""
     total: int = field(default=0, init=False)
+    damaged: set[int] = field(default_factory=set, init=False)
+    """Versions that are here, and aren't what was fetched."""
 
     def run(self) -> Fetched:
         """By the cheapest way, or the next one where it comes to nothing."""
         patience = self.wait_seconds if self.ends is None else min(self.wait_seconds, self.ends - self.clock.now())
         manifest = self.ask(self.release.policy_version, self.release.manifest_hash, patience)
-        ways = self.ways(manifest)
+        ways, tried = self.ways(manifest), list[Way]()
         failures: list[ProofpoolError | FileNotFoundError] = []
-        for number, way in enumerate(ways, start=1):
+        while ways:
+            way = ways.pop(0)
+            tried.append(way)
             try:
-                self.take(way, manifest, is_last=number == len(ways))
+                self.take(way, manifest, is_last=not ways)
                 return self.fetched(way, manifest)
             except (VerificationFailed, Unreachable, FileNotFoundError) as failure:
                 if self.ends is not None and self.clock.now() > self.ends:
                     raise
                 failures.append(failure)
-                if number < len(ways):
+                if not ways and self.is_damaged(way):
+                    ways = [one for one in self.ways(manifest) if one not in tried]
+                if ways:
                     get_logger().warning("shardcast.detour", way=way.kind, why=str(failure))
         raise _nowhere(manifest, failures)
+
+    def is_damaged(self, way: Way) -> bool:
+        """Whether it has failed for what it builds on here; then no way builds on that any more."""
+        if way.kind != "patches" or way.base is None:
+            return False
+        version = way.base.policy_version
+        if is_intact(version_folder(self.destination, version), way.base.manifest_hash):
+            return False
+        self.damaged.add(version)
+        return True
 
     def ask(self, policy_version: int, manifest_hash: str, wait_seconds: float = 0.0) -> Manifest:
         ends = math.inf if self.ends is None else self.ends
@@ -182,9 +200,13 @@ class _Errand:
 
         with Assembly(version_folder(self.destination, manifest.policy_version)) as assembly:
             num_bytes_here = assembly.num_listed_bytes(manifest)
-        held = held_versions(self.destination)
+        held = [version for version in held_versions(self.destination) if version not in self.damaged]
         ways = ways_to(
-            manifest, num_bytes_here, held, lambda version, hash_: held_manifest(self.destination, version, hash_), ask
+            manifest,
+            num_bytes_here,
+            held,
+            lambda version, hash_: held_manifest(self.destination, version, hash_) if version in held else None,
+            ask,
         )
         free = shutil.disk_usage(self.destination).free
         return sorted(ways, key=lambda way: way.num_disk_bytes(manifest) > free)  # what doesn't fit is the last resort

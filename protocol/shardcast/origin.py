@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from protocol.canonical import hex0x
 from protocol.errors import MalformedFile, ProofpoolError
 from protocol.files import write_atomically
+from protocol.lock import FolderLock
 from protocol.shardcast.folder import MANIFEST_FILE, is_held
 from protocol.shardcast.listing import LISTING_FILE, Listing, Sign
 from protocol.shardcast.manifest import (
@@ -38,6 +39,8 @@ from protocol.shardcast.manifest import (
 from protocol.telemetry import get_logger
 
 SHARD_BYTES = 64 << 20
+LOCK_FOLDER = ".publishing"
+"""In the root: two who publish at once would put their shards beside each other's manifest."""
 SCRATCH_FOLDER = ".patch"
 """In a version's folder, while its patch is made."""
 
@@ -66,8 +69,23 @@ def publish(
     With a `base` there is a patch from it, and versions that `snapshot_every` doesn't divide are published as that
     patch alone. Where no patch can be made the version is published in full.
     `sign` is the trainer's; without it there is no listing, and relays wait for the manifest.
-    Raises ProofpoolError if another content is already published under this version.
+    Raises ProofpoolError if another content is already published under this version, ConfigError while another process
+    publishes into the same folder.
     """
+    with FolderLock(root / LOCK_FOLDER, "origin"):
+        return _publish(checkpoint, root, pool_id, policy_version, shard_bytes, sign, base, snapshot_every)
+
+
+def _publish(
+    checkpoint: Path,
+    root: Path,
+    pool_id: int,
+    policy_version: int,
+    shard_bytes: int,
+    sign: Sign | None,
+    base: Base | None,
+    snapshot_every: int,
+) -> Manifest:
     folder = root / version_path(policy_version)
     if _has_manifest(folder):
         return _again(checkpoint, root, pool_id, policy_version, shard_bytes, base)

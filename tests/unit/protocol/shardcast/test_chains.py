@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,14 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.canonical import hex0x, keccak256
-from protocol.errors import ProofpoolError, ShardCorrupt, Unreachable, VerificationFailed
+from protocol.errors import ConfigError, ProofpoolError, ShardCorrupt, Unreachable, VerificationFailed
+from protocol.lock import FolderLock
 from protocol.shardcast import document, work
 from protocol.shardcast.assembly import Assembly
 from protocol.shardcast.client import Fetched, fetch
 from protocol.shardcast.folder import is_intact, patches_of, remove_unfinished, remove_version, version_folder
 from protocol.shardcast.keeping import keep_newest
 from protocol.shardcast.manifest import MAX_CHAIN, Manifest, Shard, read_manifest
-from protocol.shardcast.origin import Base, publish
+from protocol.shardcast.origin import LOCK_FOLDER, Base, publish
 from protocol.shardcast.patches import apply_patches, diff
 from protocol.shardcast.way import num_rest_bytes
 from tests.unit.protocol.shardcast.chain_world import SHARD_BYTES, Run, run_of
@@ -528,3 +531,87 @@ def test_many_shards_of_many_files_are_weighed_at_once(tmp_path: Path) -> None:
     manifest = Manifest.model_construct(shards=tuple(shards), policy_version=1, pool_id=1)
     assert num_rest_bytes(manifest, manifest) == 0
     assert looked_up <= 2 * len(shards)
+
+
+@pytest.mark.parametrize("fault", ["flipped", "cut", "gone", "none"])
+def test_a_damaged_base_of_patches_only_is_fetched_anew(tmp_path: Path, fault: str) -> None:
+    """There are no full shards to fall back to, but those of the base are published."""
+    run, got = run_of(tmp_path, 3, snapshot_every=4), tmp_path / "got"
+    Served(run.origin).fetch(run.manifests[0], got)
+    file = version_folder(got, 0) / WEIGHTS
+    if fault == "flipped":
+        spoil(file)
+    elif fault == "cut":
+        file.write_bytes(file.read_bytes()[:100])
+    elif fault == "gone":
+        file.unlink()
+    fetched = Served(run.origin).fetch(run.manifests[2], got)
+    check(run, fetched, 2)
+    assert (fetched.way, fetched.base_version) == ("patches" if fault == "none" else "snapshot", 0)
+
+
+def test_a_damaged_base_is_passed_over_for_an_earlier_one(tmp_path: Path) -> None:
+    run, got = run_of(tmp_path, 4, snapshot_every=100), tmp_path / "got"
+    for version in (0, 2):
+        Served(run.origin).fetch(run.manifests[version], got)
+    spoil(version_folder(got, 2) / WEIGHTS)
+    fetched = Served(run.origin).fetch(run.manifests[3], got)
+    check(run, fetched, 3)
+    assert (fetched.way, fetched.base_version) == ("patches", 0)
+
+
+def test_a_link_to_a_damaged_version_makes_room_for_a_right_one(tmp_path: Path) -> None:
+    run, got, elsewhere = run_of(tmp_path, 1), tmp_path / "got", tmp_path / "elsewhere"
+    Served(run.origin).fetch(run.manifests[0], got)
+    version_folder(got, 0).rename(elsewhere)
+    version_folder(got, 0).symlink_to(elsewhere)
+    assert Served(run.origin).fetch(run.manifests[0], got).way == "here"
+    spoil(elsewhere / WEIGHTS)
+    check(run, Served(run.origin).fetch(run.manifests[0], got), 0)
+    assert not version_folder(got, 0).is_symlink() and elsewhere.exists()
+
+
+def test_nothing_is_written_through_a_link_that_somebody_has_left(tmp_path: Path) -> None:
+    run, got, precious = run_of(tmp_path, 1), tmp_path / "got", tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    link = got / ".v0.staging" / WEIGHTS
+    link.parent.mkdir(parents=True)
+    link.symlink_to(precious)
+    with pytest.raises(OSError, match="symbolic links"):
+        Served(run.origin).fetch(run.manifests[0], got)
+    assert precious.read_bytes() == b"precious"
+    link.unlink()
+    check(run, Served(run.origin).fetch(run.manifests[0], got), 0)
+
+
+def test_what_a_fetch_left_that_was_killed_while_it_applied_patches_is_no_obstacle(tmp_path: Path) -> None:
+    run, got = run_of(tmp_path, 2), tmp_path / "got"
+    Served(run.origin).fetch(run.manifests[0], got)
+    half = got / ".v1.staging" / f".{WEIGHTS}.abc"
+    (half / "deeper").mkdir(parents=True)
+    (half / "half").write_bytes(b"half a file")
+    fetched = Served(run.origin).fetch(run.manifests[1], got)
+    check(run, fetched, 1)
+    assert fetched.way == "patches" and not (fetched.folder / half.name).exists()
+
+
+def test_two_do_not_publish_into_one_folder(tmp_path: Path) -> None:
+    """Their shards would lie beside each other's manifest."""
+    run = run_of(tmp_path, 1)
+    with FolderLock(run.origin / LOCK_FOLDER, "origin"), pytest.raises(ConfigError, match="another origin"):
+        run.step()
+    assert run.publish(0) == run.manifests[0]
+
+
+def test_a_full_disk_is_told_with_the_file_that_did_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, got = run_of(tmp_path, 1), tmp_path / "got"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match=r"No space left on device: '.*v0.staging/") as failure:
+            Served(run.origin).fetch(run.manifests[0], got)
+    assert failure.value.errno == errno.ENOSPC
+    check(run, Served(run.origin).fetch(run.manifests[0], got), 0)
+
+
+def full(descriptor: int, data: memoryview, position: int) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
