@@ -121,5 +121,5 @@ class Broadcaster:
             raise ProofpoolError(
                 f"policy version {release.policy_version} is on chain with another manifest",
                 f"{known}, not {release.manifest_hash}",
-                "restore the checkpoints that belong to this pool: a version is published once",
+                "use the data_dir of the run that published it, or restore its checkpoints: each is published once",
             )

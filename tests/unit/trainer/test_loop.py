@@ -32,7 +32,7 @@ from tests.unit.trainer.conftest import COORDINATOR
 from tests.unit.trainer.set_clock import SetClock
 from trainer.batches import Batches
 from trainer.broadcast import Broadcaster
-from trainer.checkpoint import Checkpoint, CheckpointStore
+from trainer.checkpoint import Checkpoint, CheckpointStore, Start
 from trainer.config import PublishingConfig
 from trainer.crew import Crew
 from trainer.evaluation import PassRates
@@ -148,6 +148,7 @@ def start(
         make_engine: Callable[[], Engine] = no_engine,
         publishing: PublishingConfig = PublishingConfig(),  # noqa: B008
         learning_rate: float = 1e-2,
+        at: Start = "newest",
     ) -> Trainer:
         stop = stop or threading.Event()
         recipe = RecipeConfig(learning_rate=learning_rate, optimizer_steps=1, warmup_steps=0)
@@ -161,6 +162,7 @@ def start(
             reporting,
             Evaluations(evaluation, make_engine, lambda: world.rules, tmp_path / "evaluations", reporting, waiting),
             waiting,
+            at,
         )
 
     return make
@@ -484,6 +486,14 @@ def test_a_group_that_was_trained_on_is_refused_also_after_a_restart(
         (submission_id, "its group 0 was trained on in step 1")
     ]
     assert set(world.consumed) == {*range(1, last), 9}
+
+
+def test_steps_that_are_taken_again_have_the_groups_that_they_had(world: World, start: Callable[..., Trainer]) -> None:
+    start().run(num_steps=3)
+    manifests = dict(world.manifests)
+    start(at=1).run(num_steps=3)
+    assert world.leased == [1, 2, 3, 2, 3] and not world.refused
+    assert world.manifests == manifests
 
 
 def test_groups_are_kept_as_long_as_the_pools_max_async_lets_them_be_offered(
