@@ -333,7 +333,8 @@ def test_versions_that_a_reorg_drops_are_published_again_in_order(world: World, 
     """While the trainer waits for a batch, and while it learns or is away: an earlier version then is missing too."""
     start().run(num_steps=1)
     kept = dict(world.manifests)
-    answer, dropped = world.answer, []
+    answer = world.answer
+    dropped: list[tuple[int, str]] = []
 
     def dropping(request: httpx.Request) -> httpx.Response:
         if request.url.path == "/v1/batches" and not dropped:
