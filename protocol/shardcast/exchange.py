@@ -121,6 +121,8 @@ class Exchange:
         self._busy_at = self._thought_at = self._met_at = self._came_at = 0.0
         self._own_share: set[int] = set()
         self._stolen: set[int] = set()
+        self._all_talk: set[str] = set()
+        """Peers whose claims came to nothing, in this version or one before."""
 
     def __enter__(self) -> Self:
         self._http = self._given or weights_client(self._patience.answer)
@@ -180,6 +182,7 @@ class Exchange:
         with self._lock:
             if outcome is Outcome.HERE:
                 self._came_at = self._clock.now()
+                self._all_talk.discard(url)
                 for numbers in (self._missing, self._own_share, self._stolen):
                     numbers.discard(number)
             way = self._in_hand.pop(number, None)
@@ -267,8 +270,11 @@ class Exchange:
         return set(sorted(next_ones)[-UPSTREAM_IN_FLIGHT:])
 
     def _claims_of(self, peer: _Peer, now: float) -> list[int]:
-        """What it is being sent, for as long as that is believed."""
-        return [number for number, at in peer.claimed_at.items() if now - at < self._patience.claim]
+        """What it is being sent, for as long as that is believed: who claimed for too long must bring something first."""
+        waited = (now - at for number, at in peer.claimed_at.items() if number in self._missing)
+        if max(waited, default=0.0) >= self._patience.claim:
+            self._all_talk.add(peer.url)
+        return [] if peer.url in self._all_talk else list(peer.claimed_at)
 
     def _rank(self, number: int) -> list[str]:
         """All who take part, in the order in which they are to ask for a shard: the same at each of them."""

@@ -383,6 +383,28 @@ def test_what_another_is_being_sent_already_is_left_to_it_even_of_ones_own_share
     assert sorted(exchange.ready()) == own
 
 
+@pytest.mark.parametrize("brings", [False, True])
+def test_claims_that_came_to_nothing_are_believed_once(clock: Hands, brings: bool) -> None:
+    """Else a peer that only says so would cost a minute with every version, and with its patch another one."""
+    exchange = alone(clock)
+    follow(exchange)
+    own = sorted(exchange.ready())
+    heard(exchange, OTHER, fetching=own[:3])
+    clock.time += 60.1
+    heard(exchange, THIRD)
+    heard(exchange, OTHER, fetching=own[:3])
+    assert sorted(exchange.ready()) == own
+    if brings:
+        heard(exchange, OTHER, shards=own[:1])
+        assert exchange.take(own[0], ()) == [OTHER]
+        exchange.end(own[0], OTHER, Outcome.HERE)
+    exchange.rest()
+    follow(exchange)
+    own = sorted(exchange.ready())
+    heard(exchange, OTHER, fetching=own[-3:])
+    assert sorted(exchange.ready()) == (own[:-3] if brings else own)
+
+
 def test_who_waits_for_an_answer_is_not_idle(clock: Hands) -> None:
     exchange = alone(clock, members=(OWN, OTHER))
     said = follow(exchange)
