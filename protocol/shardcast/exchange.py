@@ -270,7 +270,7 @@ class Exchange:
         return set(sorted(next_ones)[-UPSTREAM_IN_FLIGHT:])
 
     def _claims_of(self, peer: _Peer, now: float) -> list[int]:
-        """What it is being sent, for as long as that is believed: who claimed for too long must bring something first."""
+        """What it is being sent, while that is believed: who claimed for too long must bring something first."""
         waited = (now - at for number, at in peer.claimed_at.items() if number in self._missing)
         if max(waited, default=0.0) >= self._patience.claim:
             self._all_talk.add(peer.url)

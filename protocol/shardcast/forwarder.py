@@ -115,10 +115,11 @@ class Forwarder:
     def look(self) -> bool:
         """Pull what is there now; whether that was anything. Raises ProofpoolError, OSError."""
         release = self._releases.newest()
-        if release is not None and release.policy_version != self.policy_version:
+        here = -1 if self.policy_version is None else self.policy_version
+        if release is not None and release.policy_version > here:  # an older one may be a replayed one
             self._pull(release)
             return True
-        return self._pull_ahead(0 if release is None else release.policy_version + 1)
+        return self._pull_ahead(here + 1)
 
     def _looked(self) -> bool:
         try:
@@ -151,6 +152,8 @@ class Forwarder:
         self.policy_version = release.policy_version
         for dropped in keep_newest(self.root, self._num_kept, policy_version=release.policy_version):
             self._whole.pop(dropped, None)
+            if self._latest is not None and self._latest.policy_version == dropped:
+                self._latest = None
 
     def _pull_version(self, manifest: Manifest) -> None:
         """The patch, which most are after, and what else is published of a version."""

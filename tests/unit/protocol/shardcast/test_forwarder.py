@@ -503,3 +503,16 @@ def test_a_restart_beside_the_next_version_keeps_the_one_before(
         assert again.look() and again.policy_version == 0
     assert sorted(path.name for path in (root / "versions").iterdir()) == ["0", "1"]
     assert len(shards_in(root, 0)) == len(manifest.shards)
+
+
+def test_an_older_release_is_not_gone_back_to(tmp_path: Path, announced: Announced, http: httpx.Client) -> None:
+    """A coordinator may serve one again: its versions would be fetched and dropped with each turn."""
+    run, root = run_of(tmp_path, 4), tmp_path / "relay"
+    with relay(run.origin) as origin:
+        puller = forwarder(root, [origin.url], announced, http, num_kept=1)
+        for version, is_new in ((2, True), (0, False), (2, False), (3, True)):
+            announced.release = release_of(run.manifests[version])
+            num_before = len(origin.shards)
+            assert puller.look() == is_new == (len(origin.shards) > num_before)
+            assert puller.policy_version == max(version, 2)
+    assert [path.name for path in (root / "versions").iterdir()] == ["3"]
