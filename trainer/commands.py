@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
+from trainer.data_commands import app as data_app
+
 app = typer.Typer(help="Take optimizer steps and broadcast weights.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
