@@ -144,7 +144,7 @@ def test_each_flag_of_a_command_exists(page: Path) -> None:
         for code in _code(page.read_text())
         for words, rest in CALL.findall(code)
         for flag in FLAG.findall(rest)
-        if flag not in _flags(words)
+        if flag not in _flags(words, rest)
     ]
     assert missing == []
 
@@ -162,8 +162,9 @@ def test_what_is_no_link_and_no_command_is_found() -> None:
     assert not _is_command("doctors")
     assert not _is_command("shardcast fly")
     assert _is_command("shardcast serve")
-    assert "--port" in _flags("shardcast serve")
-    assert "--fly" not in _flags("shardcast serve")
+    assert "--port" in _flags("shardcast serve", " --port 1")
+    assert "--fly" not in _flags("shardcast serve", "")
+    assert "--against" in _flags("trainer data", " stats FILE") and "--against" not in _flags("trainer data", "")
 
 
 def _settings() -> Iterator[tuple[str, list[str]]]:
@@ -216,11 +217,12 @@ def _code(text: str) -> list[str]:
     return spans + [line for line in text.splitlines() if line.startswith("    ")]
 
 
-def _flags(words: str) -> set[str]:
-    """The options of a command, `--help` among them."""
-    name, _, child = words.partition(" ")
+def _flags(words: str, rest: str) -> set[str]:
+    """The options of a command, `--help` among them; the first word of `rest` may be a command within a group."""
+    name, *children = words.split()
     command = load_command(name)
-    command = getattr(command, "commands", {}).get(child, command)
+    for child in [*children, *rest.split()[:1]]:
+        command = getattr(command, "commands", {}).get(child, command)
     return {option for parameter in command.params for option in parameter.opts} | {"--help"}
 
 
