@@ -43,6 +43,7 @@ SHAPES: dict[str, str] = {
     "trainer status": "trainer.run_status:RunStatus",
     "trainer run": "trainer.dry_run:DryRun",
     "trainer filter": "trainer.problem_filter:FilterReport",
+    "trainer data import": "trainer.data_import:ImportReport",
     "trainer data stats": "trainer.data_stats:DataStats",
     "verifier overlap": "verifier.completions:OverlapReport",
     "verifier check": "protocol.checks.report:FileReport",

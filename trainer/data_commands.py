@@ -1,4 +1,4 @@
-"""`proofpool trainer data`: look at problem files before a pool is made with one."""
+"""`proofpool trainer data`: make problem files of public data sets, and look at them before a pool is made with one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Look at problem files, and compare them with test sets.", no_args_is_help=True)
+app = typer.Typer(help="Make problem files, look at them, and compare them with test sets.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Against = Annotated[
@@ -18,7 +18,7 @@ Against = Annotated[
 
 @app.callback()
 def data() -> None:
-    """Look at problem files, and compare them with test sets."""
+    """Make problem files, look at them, and compare them with test sets."""
 
 
 @app.command()
@@ -32,3 +32,23 @@ def stats(
 
     found = data_stats(file, against or ())
     print(found.model_dump_json(indent=2) if as_json else "\n".join(found.lines()))
+
+
+@app.command("import")
+def import_command(
+    sources: Annotated[list[Path], typer.Argument(help="Data sets, parquet or JSON lines; see docs/environments.md.")],
+    out: Annotated[Path, typer.Option(help="The problem file: a name that ends in .jsonl or .parquet.")],
+    against: Against = None,
+    prompt_column: Annotated[str | None, typer.Option(help="Where the question is, in other formats.")] = None,
+    answer_column: Annotated[str | None, typer.Option(help="Where its answer is, in other formats.")] = None,
+    task_type: Annotated[str, typer.Option(help="Of rows that don't say.")] = "math",
+    keep_duplicates: Annotated[bool, typer.Option("--keep-duplicates", help="Keep repeated prompts.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a problem file of public data sets, without duplicates and what the test sets have."""
+    from trainer.data_columns import Columns
+    from trainer.data_import import import_problems
+
+    columns = Columns(prompt_column, answer_column, task_type)
+    report = import_problems(sources, out, columns, against or (), keep_duplicates)
+    print(report.model_dump_json(indent=2) if as_json else "\n".join(report.lines()))

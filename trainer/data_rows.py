@@ -1,6 +1,6 @@
 """Rows of a public data set, parquet or JSON lines, whatever its columns are.
 
-In: a path and which columns are wanted. Out: one row after the other as a dict, with a name for messages; memory holds
+In: a path and which columns are wanted. Out: one row after the other as a dict, with names for it; memory holds
 16 rows. What a row means is `data_columns.py`'s.
 """
 
@@ -16,9 +16,10 @@ from protocol.unfolding import read_json
 
 
 class SourceRow(NamedTuple):
-    """`where` names the row, counted from 0, for messages."""
+    """`where` names the row, counted from 0, for messages; `name` is an id of the file's name and its number."""
 
     where: str
+    name: str
     values: dict[str, Any]
 
 
@@ -27,7 +28,7 @@ def source_rows(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[Source
     read = _parquet_rows if path.suffix == ".parquet" else _json_rows
     try:
         for number, row in enumerate(read(path, is_wanted)):
-            yield SourceRow(f"row {number} of {path}", row)
+            yield SourceRow(f"row {number} of {path}", f"{path.stem}_{number}", row)
     except OSError as error:
         raise UsageError("a data file can't be read", str(error), "name a parquet or JSON lines file") from error
 
