@@ -27,11 +27,11 @@ DATASET_SIZE = 2**31
 
 COMPOSITE = "composite"
 
-UNSTABLE = frozenset({"isomorphic_strings", "knight_swap", "ransom_note", "word_ladder"})
+UNSTABLE = frozenset({"codeio", "isomorphic_strings", "knight_swap", "list_functions", "ransom_note", "word_ladder"})
 """Datasets whose items depend on the process's hash seed: a verifier would ask something else than a worker was asked.
 Found by comparing processes; tests/unit/protocol/environments/test_other_processes.py does it for all others."""
 
-LISTED = frozenset({"acre", "gsm_symbolic", "list_functions"})
+LISTED = frozenset({"acre", "gsm_symbolic"})
 """Datasets that draw all their items, or what they are made of, when they are created: they are as large as the
 training problems and `LISTED_HELD_BACK` more."""
 LISTED_HELD_BACK = 2_048
