@@ -9,6 +9,7 @@ import os
 import shlex
 import signal
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,12 +37,6 @@ NUM_STEPS = 3
 PLAN = Plan(num_steps=NUM_STEPS, num_workers=2, cheats=(), groups_per_step=8)
 
 
-def has_a_task(run: Run) -> bool:
-    """Whether worker-0 works on something, and isn't just done with it."""
-    leases = run.run_dir / "data" / "worker-0" / "leases"
-    return run.observer.tally.leased >= 2 and any(leases.glob("0x*.json"))
-
-
 def has_a_promise(run: Run) -> bool:
     """Whether verifier-0 has given a verdict that it hasn't revealed."""
     store = run.run_dir / "data" / "verifier-0" / "verifier.sqlite3"
@@ -51,9 +46,9 @@ def has_a_promise(run: Run) -> bool:
         return bool(db.execute("SELECT COUNT(*) FROM verdict WHERE NOT revealed").fetchone()[0])
 
 
-def has_open_work(run: Run) -> bool:
-    """Whether the coordinator has leases out, and submissions to be judged."""
-    return bool(run.observer.tally.accepted and run.observer.tally.working and run.observer.tally.unsettled)
+def is_half_way(run: Run) -> bool:
+    """Whether the coordinator has accepted work, and has more to lease and to have judged."""
+    return bool(run.observer.tally.accepted and run.observer.tally.batches < NUM_STEPS)
 
 
 def has_a_batch(run: Run) -> bool:
@@ -69,9 +64,8 @@ class Killer:
     killed: list[str] = field(default_factory=list)
     due: dict[str, Callable[[Run], bool]] = field(
         default_factory=lambda: {
-            "worker-0": has_a_task,
             "verifier-0": has_a_promise,
-            "coordinator": has_open_work,
+            "coordinator": is_half_way,
             "trainer": has_a_batch,
         }
     )
@@ -79,10 +73,23 @@ class Killer:
     def __call__(self, progress: Progress) -> None:
         for name, is_due in self.due.items():
             if name not in self.killed and is_due(self.run):
-                pid = self.run.processes[name].pid
-                assert pid is not None
-                os.kill(pid, signal.SIGKILL)
-                self.killed.append(name)
+                self.kill(name)
+                return
+
+    def kill(self, name: str) -> None:
+        pid = self.run.processes[name].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        self.killed.append(name)
+
+    def watch_for_a_task(self, stop: threading.Event) -> None:
+        """Kills worker-0 with its second task at hand, which it may have for some hundredths of a second only."""
+        leases, seen = self.run.run_dir / "data" / "worker-0" / "leases", set[str]()
+        while not stop.wait(0.002):
+            here = {path.name for path in leases.glob("0x*.json")}
+            seen |= here
+            if here and len(seen) >= 2:
+                self.kill("worker-0")
                 return
 
 
@@ -101,7 +108,9 @@ class Finished:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, read_history: Callable[[Path], Any]) -> Finished:
     run = Run(PLAN, tmp_path_factory.mktemp("kills"), SystemClock())
-    killer = Killer(run)
+    killer, stop = Killer(run), threading.Event()
+    watch = threading.Thread(target=killer.watch_for_a_task, args=(stop,))
+    watch.start()
     try:
         run.start()
         with pytest.MonkeyPatch.context() as patch:
@@ -111,6 +120,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory, read_history: Callable[[P
         answers = {line: answer_of(line) for line in commands(run)}
         log = [entry.event for entry in run.coordinator.all_entries()]
     finally:
+        stop.set()
+        watch.join()
         run.stop()
     return Finished(run, killer.killed, findings, read_history(run.run_dir), log, answers)
 

@@ -21,24 +21,39 @@ collect_ignore_glob = [] if find_spec("vllm") else ["test_*.py"]
 StartEngine = Callable[..., VllmEngine]
 
 
-@pytest.fixture(scope="session")
-def start_engine() -> Iterator[StartEngine]:
-    """An engine with these options: the last one where it has them, since starting takes seconds."""
-    last: list[tuple[object, VllmEngine]] = []
+class Engines:
+    """vLLM's state is of the process: there is one engine at a time, and closing it ends any other."""
 
-    def start(max_batch: int = 64, dtype: Dtype = "float32", **options: object) -> VllmEngine:
+    def __init__(self) -> None:
+        self._asked: object = None
+        self._engine: VllmEngine | None = None
+
+    def start(self, max_batch: int = 64, dtype: Dtype = "float32", **options: object) -> VllmEngine:
+        """An engine with these options: the last one where it has them, since starting takes seconds."""
         asked = (max_batch, dtype, VllmOptions(**options))  # type: ignore[arg-type]
-        if last and last[0][0] == asked:
-            last[0][1].abort()
-            return last[0][1]
-        if last:
-            last.pop()[1].close()
-        last.append((asked, VllmEngine(*asked)))
-        return last[0][1]
+        if self._engine is None or self._asked != asked:
+            self.end()
+            self._asked, self._engine = asked, VllmEngine(*asked)
+        self._engine.abort()
+        return self._engine
 
-    yield start
-    for _, engine in last:
-        engine.close()
+    def end(self) -> None:
+        """Before an engine that is made elsewhere."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+
+@pytest.fixture(scope="session")
+def engines() -> Iterator[Engines]:
+    made = Engines()
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="session")
+def start_engine(engines: Engines) -> StartEngine:
+    return engines.start
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from tests.attacks.table import ATTACKS, CONTROLS
 from tests.attacks.test_attacks import NO_ROOM, SLOW
 from tests.attacks.trial import tried
 from tests.vllm.arena import VllmArena, by_vllm
+from tests.vllm.conftest import Engines
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -22,8 +23,9 @@ LIES = [attack for attack in ATTACKS if attack.generates and attack.name not in 
 
 
 @pytest.fixture(scope="module")
-def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmArena]:
+def arena(tmp_path_factory: pytest.TempPathFactory, engines: Engines) -> Iterator[VllmArena]:
     torch.set_num_threads(1)
+    engines.end()
     arena = by_vllm(tiny(num_tasks=2, num_groups=2), scratch=tmp_path_factory.mktemp("models"))
     yield arena
     arena.engine.close()
